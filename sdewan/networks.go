@@ -60,7 +60,7 @@ func ParseAttachments(annotation string) ([]Attachment, error) {
 		} `json:"interface"`
 	}
 	if err := json.Unmarshal([]byte(annotation), &value); err != nil {
-		return nil, fmt.Errorf(`annotation %s must be JSON such as {"type":"ovn4nfv","interface":[{"interface":"net0","name":"NETWORK"}]}: %w`, NetworksAnnotation, err)
+		return nil, fmt.Errorf(`annotation %s must be JSON such as {"type":"ovn4nfv","interface":[{"interface":"net0","name":"NETWORK"}]}: %w`, NetworksAnnotation, untyped(err))
 	}
 	var list []Attachment
 	var errs []error

@@ -34,7 +34,7 @@ func TestParseNetworks(t *testing.T) {
 // What is wrong is named, and the rest counts.
 func TestParseNetworksMistakes(t *testing.T) {
 	for _, test := range []struct{ annotation, want string }{
-		{"[]", "must be JSON such as"},
+		{"[]", `{"interface":"net0","name":"NETWORK"}]}: the value has the wrong type, array`},
 		{`{"interface":[{"interface":"net0"}]}`, `interface[0]: name must be the name of a network, not ""`},
 		{`{"interface":[{"name":"a"}]}`, `interface[0]: interface must be the name of a device, of at most 15 characters, not ""`},
 		{`{"interface":[{"name":"a","interface":"../../etc/passwd"}]}`, `interface must be the name of a device`},

@@ -2,6 +2,7 @@ package sdewan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,9 +41,9 @@ const MaxUplinkNumber = 3600
 
 // Bounds of the annotation.
 const (
-	maxTrackIPs      = 16      // each is pinged by itself
+	MaxTrackIPs      = 16      // each is pinged by itself
 	maxAnnotation    = 1 << 18 // bytes: the limit of Kubernetes for all annotations of an object
-	maxUplinkEntries = 60      // networks, as mwan3's marks
+	MaxUplinkEntries = 60      // networks, as mwan3's marks
 )
 
 // ParseUplinks reads the annotation UplinksAnnotation, with defaults for what is unset. An empty text is no uplinks. It returns all
@@ -54,25 +55,24 @@ func ParseUplinks(text []byte) (map[string]Uplink, error) {
 	if len(text) > maxAnnotation {
 		return nil, fmt.Errorf("annotation %s: %d bytes are too long: use at most %d", UplinksAnnotation, len(text), maxAnnotation)
 	}
-	read := json.NewDecoder(bytes.NewReader(text))
-	read.DisallowUnknownFields()
-	var out map[string]Uplink
-	err := read.Decode(&out)
-	if err == nil {
-		if _, more := read.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is text after the object")
-		}
-	}
-	if err != nil {
+	var entries map[string]json.RawMessage
+	if err := decode(text, &entries); err != nil {
 		return nil, fmt.Errorf(`annotation %s: %w: it must be JSON such as {"wan1": {"gateway": "198.51.100.1", "trackIPs": ["192.0.2.80"], "interval": 5}}`, UplinksAnnotation, err)
 	}
+	out := make(map[string]Uplink, len(entries))
 	var errs []error
-	if len(out) > maxUplinkEntries {
-		errs = append(errs, fmt.Errorf("annotation %s: %d uplinks are too many: use at most %d", UplinksAnnotation, len(out), maxUplinkEntries))
+	if len(entries) > MaxUplinkEntries {
+		errs = append(errs, fmt.Errorf("annotation %s: %d uplinks are too many: use at most %d", UplinksAnnotation, len(entries), MaxUplinkEntries))
 	}
-	for _, name := range slices.Sorted(maps.Keys(out)) {
-		u := out[name]
-		if err := u.check(); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		var u Uplink
+		err := decode(entries[name], &u)
+		if err != nil {
+			err = fmt.Errorf(`%w: it must be JSON such as {"gateway": "198.51.100.1", "trackIPs": ["192.0.2.80"], "interval": 5}`, err)
+		} else {
+			err = u.check()
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("annotation %s: uplink %.100q: %w", UplinksAnnotation, name, err))
 		}
 		out[name] = u.withDefaults()
@@ -81,6 +81,28 @@ func ParseUplinks(text []byte) (map[string]Uplink, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// decode reads a JSON value without unknown fields, and without text after it.
+func decode(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return untyped(err)
+	}
+	if _, more := d.Token(); !errors.Is(more, io.EOF) {
+		return errors.New("there is text after the object")
+	}
+	return nil
+}
+
+// untyped returns an error of encoding/json without the types of Go.
+func untyped(err error) error {
+	var mistyped *json.UnmarshalTypeError
+	if errors.As(err, &mistyped) {
+		return fmt.Errorf("%s has the wrong type, %s", cmp.Or(mistyped.Field, "the value"), mistyped.Value)
+	}
+	return err
 }
 
 func (u Uplink) check() error {
@@ -93,14 +115,14 @@ func (u Uplink) check() error {
 			errs = append(errs, fmt.Errorf("%s %d must be from 1 to %d", n.name, n.value, MaxUplinkNumber))
 		}
 	}
-	if u.Gateway.IsValid() && !unicast(u.Gateway) {
+	if u.Gateway.IsValid() && !Unicast(u.Gateway) {
 		errs = append(errs, fmt.Errorf("gateway %s must be the IPv4 address of a router", u.Gateway))
 	}
-	if len(u.TrackIPs) > maxTrackIPs {
-		errs = append(errs, fmt.Errorf("%d trackIPs are too many: use at most %d", len(u.TrackIPs), maxTrackIPs))
+	if len(u.TrackIPs) > MaxTrackIPs {
+		errs = append(errs, fmt.Errorf("%d trackIPs are too many: use at most %d", len(u.TrackIPs), MaxTrackIPs))
 	}
 	for _, ip := range u.TrackIPs {
-		if !unicast(ip) {
+		if !Unicast(ip) {
 			errs = append(errs, fmt.Errorf("trackIPs: %s must be the IPv4 address of a host", ip))
 		}
 	}
@@ -128,7 +150,13 @@ func (u Uplink) withDefaults() Uplink {
 // Period returns the time between two rounds of pings.
 func (u Uplink) Period() time.Duration { return time.Duration(u.Interval) * time.Second }
 
-// unicast reports whether an address can be that of a single host of another network.
-func unicast(ip netip.Addr) bool {
-	return ip.Is4() && !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && ip != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+// notUnicast are the networks whose addresses are not those of single hosts: "this network", loopback, and multicast and reserved addresses (RFC 6890).
+var notUnicast = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3")}
+
+// Unicast reports whether an address can be that of a single host of another network.
+func Unicast(ip netip.Addr) bool { return UnicastNetwork(netip.PrefixFrom(ip, ip.BitLen())) }
+
+// UnicastNetwork reports whether Unicast is true for all addresses of a network.
+func UnicastNetwork(p netip.Prefix) bool {
+	return p.Addr().Is4() && !slices.ContainsFunc(notUnicast, p.Overlaps)
 }

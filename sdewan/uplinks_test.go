@@ -25,12 +25,15 @@ func TestParseUplinks(t *testing.T) {
 // What others write is refused with the place and the allowed values, all mistakes at once.
 func TestHostileUplinks(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:                                                 "it must be JSON such as",
+		`[]`:                                                 "the value has the wrong type, array: it must be JSON such as",
 		`{"a": {"gatway": "1.2.3.4"}}`:                       `unknown field "gatway"`,
 		`{"a": {"gateway": "1.2.3"}}`:                        "it must be JSON such as",
 		`{"a": {}} {}`:                                       "there is text after the object",
 		`{"a": {"gateway": "::1"}}`:                          "gateway ::1 must be the IPv4 address of a router",
 		`{"a": {"gateway": "224.0.0.1"}}`:                    "gateway 224.0.0.1 must be",
+		`{"a": {"gateway": "240.0.0.1"}}`:                    "gateway 240.0.0.1 must be",
+		`{"a": 1}`:                                           `uplink "a": the value has the wrong type, number: it must be JSON such as {"gateway"`,
+		`{"a": {"interval": "5"}, "b": 1}`:                   `uplink "a": interval has the wrong type, string: it must be JSON such as`,
 		`{"a": {"trackIPs": ["0.0.0.0"]}}`:                   "trackIPs: 0.0.0.0 must be",
 		`{"a": {"interval": -1, "up": 9999}}`:                "interval -1 must be from 1 to 3600\nup 9999 must be from 1 to 3600",
 		`{"a": {"trackIPs": ["1.1.1.1"], "reliability": 2}}`: "reliability 2 must not exceed the number of trackIPs, 1",
@@ -39,6 +42,7 @@ func TestHostileUplinks(t *testing.T) {
 	} {
 		_, err := ParseUplinks([]byte(text))
 		require.ErrorContains(t, err, want, "%.60s", text)
+		require.NotContains(t, err.Error(), "sdewan.Uplink")
 	}
 }
 
