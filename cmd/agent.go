@@ -47,8 +47,12 @@ const cores = 1
 
 func newAgentRole(g *globals, role mesh.Role) *cobra.Command {
 	o := &agentOptions{globals: g, options: agent.Options{Role: role, Lease: parts.DefaultLease}}
+	of := "a node"
+	if role.Nodeless() {
+		of = "the cluster"
+	}
 	c := &cobra.Command{
-		Use: role.Name, Short: "Run the " + role.Name + " agent of a node", Args: cli.NoArguments,
+		Use: role.Name, Short: "Run the " + role.Name + " agent of " + of, Args: cli.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	f := c.Flags()

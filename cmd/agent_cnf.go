@@ -34,7 +34,7 @@ type cnfAgent struct {
 func newAgentCNF(g *globals) *cobra.Command {
 	o := &cnfAgent{globals: g}
 	c := &cobra.Command{
-		Use: "cnf", Short: "Run a CNF", Args: cli.NoArguments,
+		Use: "cnf", Short: "Run a CNF", Long: "Run a CNF.\n\nA CNF without a state file forwards nothing until a service is started.", Args: cli.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	cli.ContactsNoCluster(c, "")
@@ -42,7 +42,7 @@ func newAgentCNF(g *globals) *cobra.Command {
 	f.StringVar(&o.networksFile, "networks-file", "", "file with the pod's annotation "+sdewan.NetworksAnnotation)
 	f.StringVar(&o.uplinksFile, "uplinks-file", "", "file with the pod's annotation "+sdewan.UplinksAnnotation)
 	f.StringVar(&o.stateFile, "state-file", "", "file that keeps what the REST API has received; without it, a restart forgets it, as on OpenWrt")
-	f.BoolVar(&o.open, "open", false, "forward before a service was started, as OpenWrt does: for controllers that start none")
+	f.BoolVar(&o.open, "open", false, "forward before a service has been started, as OpenWrt does: for controllers that start none")
 	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of root (required)")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the certificate of the REST API (required)")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate (required)")
@@ -69,7 +69,7 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	networks, err := readAnnotation(o.networksFile)
+	networks, err := readAnnotation("networks-file", o.networksFile)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	if err != nil {
 		log.Warn("a network is left out", "err", err) // the others work
 	}
-	text, err := readAnnotation(o.uplinksFile)
+	text, err := readAnnotation("uplinks-file", o.uplinksFile)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	}
 	if o.open {
 		if err := store.EndAwaiting(); err != nil {
-			return err
+			return fmt.Errorf("writing --state-file %s: %w", o.stateFile, err)
 		}
 	}
 	listen := server.Listeners{Cert: o.cert, Key: o.key}
@@ -126,19 +126,19 @@ func addressOf(l net.Listener) netip.AddrPort {
 // maxAnnotationFile is how many bytes of a file with an annotation are read: more than an object of Kubernetes can have.
 const maxAnnotationFile = 1 << 20
 
-// readAnnotation reads a file with the text of an annotation. No name is no text.
-func readAnnotation(name string) ([]byte, error) {
+// readAnnotation reads the file of a flag, with the text of an annotation. No name is no text.
+func readAnnotation(flag, name string) ([]byte, error) {
 	if name == "" {
 		return nil, nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading --%s: %w", flag, err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxAnnotationFile))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
+		return nil, fmt.Errorf("reading --%s: %w", flag, err)
 	}
 	return text, nil
 }

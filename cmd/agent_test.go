@@ -3,12 +3,14 @@ package cmd
 import (
 	"bytes"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/internal/cli"
 )
 
 // A role has a subcommand of "subctl agent", and the flags of its parts.
@@ -18,6 +20,7 @@ func TestAgentRoles(t *testing.T) {
 		sub, _, err := c.Find([]string{role.Name})
 		require.NoError(t, err)
 		require.Equal(t, role.Name, sub.Name())
+		require.Equal(t, role.Nodeless(), strings.HasSuffix(sub.Short, " of the cluster"), sub.Short)
 	}
 	for _, test := range []struct {
 		part mesh.Part
@@ -29,6 +32,22 @@ func TestAgentRoles(t *testing.T) {
 		require.Nil(t, without.Flag(test.flag), "%s", test.part)
 		require.Equal(t, ":32799", without.Flag("metrics-address").DefValue)
 		require.Equal(t, "127.0.0.1:32798", without.Flag("probe-address").DefValue, "probes are for the kubelet of the node only")
+	}
+}
+
+// A file that cannot be used is reported with the flag that names it.
+func TestAgentCNFFiles(t *testing.T) {
+	dir := t.TempDir()
+	none := filepath.Join(dir, "none")
+	for flags, want := range map[string]string{
+		"--networks-file " + none:                "reading --networks-file: open " + none + ": no such file or directory",
+		"--uplinks-file " + none:                 "reading --uplinks-file: open " + none + ": no such file or directory",
+		"--open --state-file " + none + "/state": "writing --state-file " + none + "/state: ",
+	} {
+		line := "agent cnf --password-file p --tls-cert c --tls-key k " + flags
+		r := runIn(t, world{}, nil, strings.Fields(line)...)
+		require.Equal(t, cli.ExitFailed, r.code, "%s: %s", line, r.stderr)
+		require.Contains(t, r.stderr, want, line)
 	}
 }
 

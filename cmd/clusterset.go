@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -63,12 +62,7 @@ type setsFlags struct {
 func (o *setsFlags) add(c *cobra.Command) {
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
 	c.Flags().StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
-	cli.Before(c, func() error {
-		if len(validation.IsDNS1123Label(o.namespace)) > 0 {
-			return fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", o.namespace)
-		}
-		return nil
-	})
+	cli.Before(c, func() error { return checkNamespace(o.namespace) })
 }
 
 // inContext returns the command line of another command for the same cluster.

@@ -38,7 +38,7 @@ func TestDeployBrokerRefuses(t *testing.T) {
 	t.Chdir(dir)
 	require.NoError(t, os.WriteFile("foreign", []byte("hello"), 0o600))
 	for name, tc := range map[string]struct{ args, want string }{
-		"namespace":          {"-n Bad_", `--namespace "Bad_" is not a valid namespace: use lower case letters, digits and '-'`},
+		"namespace":          {"-n Bad_", `--namespace "Bad_" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
 		"URL":                {"--broker-url http://hub:6443", `--broker-url "http://hub:6443" is not https://host:port`},
 		"URL without host":   {"--broker-url https://:6443", `--broker-url "https://:6443" is not https://host:port`},
 		"URL with password":  {"--broker-url https://a:b@hub", `--broker-url "https://a:b@hub" is not https://host:port`},
@@ -60,7 +60,7 @@ func TestDeployBrokerRefuses(t *testing.T) {
 		"signing key":        {"--signing-key-from none", "reading join file: open none: no such file or directory: specify the path of an existing join file, from which the key is read"},
 		"key from elsewhere": {"--ipsec-psk-from foreign", "join file foreign is not a join file: subctl deploy-broker writes join files"},
 		"format":             {"-o json", "--output requires --dry-run"},
-		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" is not a valid namespace: use lower case letters, digits and '-'\n--cable-driver: unknown cable driver \"x\": use one of " + drivers.Names()},
+		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends\n--cable-driver: unknown cable driver \"x\": use one of " + drivers.Names()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runIn(t, nil, []string{"hub"}, append([]string{"deploy-broker"}, strings.Fields(tc.args)...)...)

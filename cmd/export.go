@@ -41,20 +41,9 @@ type serviceChange struct {
 func (o *serviceChange) addFlags(c *cobra.Command, names func(context.Context, client.Client, string) ([]string, error)) {
 	cli.Lacks(c, "contexts", "a Service belongs to one cluster: choose it with --context")
 	c.Args = func(_ *cobra.Command, args []string) error { return o.parse(c, args) }
-	c.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Service (default: that of the context, else default)")
+	addNamespace(c, o.globals, &o.namespace, "namespace of the Service (default: that of the context, else default)")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
-	cli.Before(c, func() error {
-		if c.Flags().Changed("namespace") && len(validation.IsDNS1123Label(o.namespace)) > 0 {
-			return fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", o.namespace)
-		}
-		return nil
-	})
-	cli.Complete(c, "namespace", o.Reading(func(ctx context.Context, c client.Client) ([]string, error) {
-		var list corev1.NamespaceList
-		err := c.List(ctx, &list)
-		return namesOf(list.Items), err
-	}))
 	c.ValidArgsFunction = cli.CompleteArgument(o.Reading(func(ctx context.Context, c client.Client) ([]string, error) {
 		if err := o.choose(); err != nil {
 			return nil, err
@@ -71,7 +60,7 @@ func (o *serviceChange) parse(c *cobra.Command, args []string) error {
 	case len(args) > 1:
 		return fmt.Errorf("%s takes one Service: omit %q", c.CommandPath(), args[1])
 	case len(validation.IsDNS1123Label(args[0])) > 0:
-		return fmt.Errorf("%.80q is not the name of a Service: use lower case letters, digits and '-', and specify the namespace with --namespace", args[0])
+		return fmt.Errorf("%.80q is not the name of a Service: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends, and specify the namespace with --namespace", args[0])
 	}
 	o.name = args[0]
 	return nil

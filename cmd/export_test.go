@@ -73,6 +73,21 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// A name that is wrong is refused with what a name may have.
+func TestExportMistakes(t *testing.T) {
+	const use = "use at most 63 lower case letters, digits and '-', with a letter or digit at both ends"
+	long := strings.Repeat("a", 70)
+	for line, want := range map[string]string{
+		"export service " + long:            `"` + long + `" is not the name of a Service: ` + use,
+		"unexport service web -n " + long:   `--namespace "` + long + `" is not a valid namespace: ` + use,
+		"export service web --context nope": `there is no context "nope" in the kubeconfig: it has west`,
+	} {
+		r := runIn(t, world{}, []string{"west"}, strings.Fields(line)...)
+		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", line, r.stderr)
+		require.Contains(t, r.stderr, want, line)
+	}
+}
+
 // What the commands write, and that a dry run writes nothing.
 func TestExportWrites(t *testing.T) {
 	g, _, stderr := testGlobals(t, exportedWorld(), "west")

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,10 +45,7 @@ func (o *inviteOptions) check() error { return o.checkWith("--token-ttl", "--bro
 // checkWith returns all mistakes in the options, where ttl and file are the flags of the
 // lifetime and the file.
 func (o *inviteOptions) checkWith(ttl, file string) error {
-	var errs []error
-	if len(validation.IsDNS1123Label(o.namespace)) > 0 {
-		errs = append(errs, fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", o.namespace))
-	}
+	errs := []error{checkNamespace(o.namespace)}
 	if o.url != "" {
 		address, err := broker.ParseURL(o.url)
 		if err != nil {

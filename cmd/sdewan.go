@@ -54,16 +54,24 @@ func (o *sdewanLook) addFlags(c *cobra.Command) {
 func addNamespace(c *cobra.Command, g *globals, namespace *string, usage string) {
 	c.Flags().StringVarP(namespace, "namespace", "n", "", usage)
 	cli.Before(c, func() error {
-		if c.Flags().Changed("namespace") && len(validation.IsDNS1123Label(*namespace)) > 0 {
-			return fmt.Errorf("--namespace %q is not a valid namespace: use lower case letters, digits and '-'", *namespace)
+		if !c.Flags().Changed("namespace") {
+			return nil
 		}
-		return nil
+		return checkNamespace(*namespace)
 	})
 	cli.Complete(c, "namespace", g.Reading(func(ctx context.Context, c client.Client) ([]string, error) {
 		var list corev1.NamespaceList
 		err := c.List(ctx, &list)
 		return namesOf(list.Items), err
 	}))
+}
+
+// checkNamespace returns an error if the value of --namespace cannot name a namespace.
+func checkNamespace(namespace string) error {
+	if len(validation.IsDNS1123Label(namespace)) > 0 {
+		return fmt.Errorf("--namespace %.80q is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends", namespace)
+	}
+	return nil
 }
 
 // read connects to the cluster, and reads its CNFs and rules.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/internal/cli"
@@ -73,22 +74,33 @@ func newCNFRender(g *globals) *cobra.Command {
 	f.IntVar(&o.timing.Down, "down", 0, "failed rounds until an uplink is offline (default 5)")
 	f.IntVar(&o.timing.Up, "up", 0, "succeeded rounds until an uplink is online again (default 5)")
 	f.Int32Var(&o.cnf.Replicas, "replicas", 1, "pods of the CNF")
-	f.StringVar(&o.cnf.Image, "image", install.DefaultImage(), "image of the CNF")
+	f.StringVar(&o.cnf.Image, "image", install.DefaultImage(), "image of the CNF (default: the image of this version of subctl)")
 	f.StringVar(&o.cnf.Plugin, "plugin", install.Multus, "network plugin: multus or ovn4nfv")
 	f.StringToStringVar(&o.nodes, "node-selector", nil, "labels of the nodes that are connected to the networks")
 	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of the REST API, or - for stdin (default: a new, random password)")
 	f.StringVar(&o.cnf.AccountSecret, "account-secret", "", "existing Secret with the key password, instead of a new one")
 	f.StringVar(&o.cnf.CertSecret, "cert-secret", "", "existing Secret with the keys ca.crt, tls.crt and tls.key, instead of a new one")
 	cli.Complete(c, "plugin", func(context.Context) ([]string, error) { return []string{install.Multus, install.OVN4NFV}, nil })
-	f.Lookup("image").DefValue = "the image of this version of subctl"
+	f.Lookup("image").DefValue = "" // the usage has it
 	cli.Before(c, func() error {
 		if o.passwordFile != "" && o.cnf.AccountSecret != "" {
 			return errors.New("--password-file and --account-secret both choose the password: set only one of them")
 		}
-		return o.checkTiming(c)
+		return errors.Join(o.checkSecrets(c), o.checkTiming(c))
 	})
 	o.format = cli.Output(c, printer.YAML, printer.JSON)
 	return c
+}
+
+// checkSecrets refuses empty names of Secrets: new Secrets would replace those of the CNF.
+func (o *cnfRender) checkSecrets(c *cobra.Command) error {
+	var errs []error
+	for _, f := range []struct{ name, value string }{{"account-secret", o.cnf.AccountSecret}, {"cert-secret", o.cnf.CertSecret}} {
+		if c.Flags().Changed(f.name) && f.value == "" {
+			errs = append(errs, fmt.Errorf("--%s is empty: name a Secret, or omit the flag", f.name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkTiming checks the flags that say when an uplink is offline.
@@ -114,16 +126,11 @@ const maxPassword = 1024
 
 func (o *cnfRender) run() error {
 	newAccount, newCert := o.cnf.AccountSecret == "", o.cnf.CertSecret == ""
-	if newAccount {
-		o.cnf.AccountSecret = o.cnf.Name + "-account"
-	}
-	if newCert {
-		o.cnf.CertSecret = o.cnf.Name + "-cert"
-	}
 	o.cnf.NodeSelector = o.nodes
-	var errs [2]error
-	o.cnf.Networks, errs[0] = install.ParseNetworks(o.networks)
-	o.cnf.Uplinks, errs[1] = install.ParseUplinks(o.uplinks, o.tracks, o.timing)
+	var errs [3]error
+	errs[0] = o.nameSecrets()
+	o.cnf.Networks, errs[1] = install.ParseNetworks(o.networks)
+	o.cnf.Uplinks, errs[2] = install.ParseUplinks(o.uplinks, o.tracks, o.timing)
 	err := errors.Join(errs[:]...)
 	if err == nil {
 		err = o.cnf.Validate()
@@ -155,6 +162,24 @@ func (o *cnfRender) run() error {
 		return err
 	}
 	return cli.PrintObjects(o.Out, scheme, o.format.Format(), false, append(objects, deployment))
+}
+
+// nameSecrets names the new Secrets after the CNF.
+func (o *cnfRender) nameSecrets() error {
+	for _, s := range []struct {
+		name   *string
+		suffix string
+	}{{&o.cnf.AccountSecret, "-account"}, {&o.cnf.CertSecret, "-cert"}} {
+		if *s.name != "" {
+			continue
+		}
+		*s.name = o.cnf.Name + s.suffix
+		if len(o.cnf.Name) <= validation.DNS1123LabelMaxLength && len(*s.name) > validation.DNS1123LabelMaxLength {
+			return fmt.Errorf("name %q is too long for the Secret %s: choose a shorter name, of at most %d characters, or set --account-secret and --cert-secret",
+				o.cnf.Name, *s.name, validation.DNS1123LabelMaxLength-len(s.suffix))
+		}
+	}
+	return nil
 }
 
 // password reads the password, or makes one.

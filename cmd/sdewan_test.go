@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,15 @@ func TestSdewanHelpHasKinds(t *testing.T) {
 	}
 }
 
+// numbered returns items of a list with the numbers from 1 to n.
+func numbered(format string, n int) string {
+	var items []string
+	for i := range n {
+		items = append(items, fmt.Sprintf(format, i+1))
+	}
+	return strings.Join(items, ",")
+}
+
 // The command line of each is wrong, and says so before a cluster is contacted.
 func TestSdewanMistakes(t *testing.T) {
 	for line, want := range map[string]string{
@@ -119,7 +129,7 @@ func TestSdewanMistakes(t *testing.T) {
 		"sdewan install --image ''":                      "--image is empty: specify an image, or omit the flag",
 		"sdewan install --replicas x":                    `invalid argument "x" for "--replicas" flag: use a whole number`,
 		"sdewan cnf render E_x --purpose a --networks a": `name "E_x" must consist of lower case letters, digits and '-', and begin and end with a letter or digit` + "\n",
-		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a":                     `account Secret "` + strings.Repeat("e", 60) + `-account" has 68 characters: use at most 63`,
+		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a":                     `name "` + strings.Repeat("e", 60) + `" is too long for the Secret ` + strings.Repeat("e", 60) + "-account: choose a shorter name, of at most 55 characters, or set --account-secret and --cert-secret\n",
 		"sdewan cnf render e --purpose a --networks a --image 'a b'":                                     `image "a b" is not the name of an image, such as registry.example/subctl:v1`,
 		"sdewan cnf render e --purpose a --networks a=1.2.3.0/24":                                        `--networks: network "a": 1.2.3.0 is no address of a host in 1.2.3.0/24: use the address of the pod`,
 		"sdewan cnf render e --purpose a --networks a=1.2.3.255/24":                                      `--networks: network "a": 1.2.3.255 is no address of a host`,
@@ -134,6 +144,25 @@ func TestSdewanMistakes(t *testing.T) {
 		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --down -1":                     "--down -1 must be from 1 to 3600",
 		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --interval 5 --ping-timeout 0": "--interval has no effect without --track, the hosts that the CNF pings\n--ping-timeout 0 must be from 1 to 3600",
 		"sdewan cnf render e --purpose a --networks a --node-selector 'a b=c'":                           `node selector "a b"="c" is not a label of nodes, such as kubernetes.io/hostname=node-1`,
+
+		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a --account-secret x":          `-cert: choose a shorter name, of at most 58 characters`,
+		"sdewan cnf render " + strings.Repeat("e", 64) + " --purpose a --networks a":                             `has 64 characters: use at most 63` + "\n",
+		"sdewan cnf render e --purpose a --networks a --account-secret '' --cert-secret ''":                      "--account-secret is empty: name a Secret, or omit the flag\n--cert-secret is empty: name a Secret, or omit the flag\n",
+		"sdewan cnf render e --purpose a --networks =1.2.3.4/24":                                                 `--networks: the name of a network is empty in "=1.2.3.4/24": use NAME or NAME=ADDRESS/BITS`,
+		"sdewan cnf render e --purpose a --networks a=127.0.0.1/8":                                               `--networks: network "a": 127.0.0.0/8 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=0.0.0.1/8":                                                 `0.0.0.0/8 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=224.0.0.1/4":                                               `224.0.0.0/4 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=240.0.0.1/8":                                               `240.0.0.0/8 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=10.0.0.1/0":                                                `0.0.0.0/0 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24 --uplinks a=1.2.3.0":                            `uplink "a": 1.2.3.0 is no address of a host in 1.2.3.0/24: use the address of the router`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24 --uplinks a=1.2.3.255":                          `uplink "a": 1.2.3.255 is no address of a host in 1.2.3.0/24`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a=0.0.0.0":                                       `--uplinks: uplink "a": "0.0.0.0" is not the IPv4 address of its router`,
+		"sdewan cnf render e --purpose a --networks a --uplinks " + numbered("u%d=1.2.3.4", 61):                  "--uplinks: 61 uplinks are too many: use at most 60",
+		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --track a=127.0.0.1":                   `--track: "a": "127.0.0.1" is not the IPv4 address of a host`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --track " + numbered("a=1.1.1.%d", 17): "--track: a=1.1.1.17 is one host too many: use at most 16 for an uplink",
+		"sdewan cnf render e --purpose a --networks a,b=1.2.3.4/24 --uplinks a=1.2.4.1 --track a=1.2.3.4":        "--track: a=1.2.3.4 is the address of the CNF itself, which always answers: use another host",
+		"sdewan show rules --context nope":                                                                       `there is no context "nope" in the kubeconfig: it has west`,
+		"sdewan show rules --namespace=-foo":                                                                     `--namespace "-foo" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
 	} {
 		r := runIn(t, world{}, []string{"west"}, shellWords(line)...)
 		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", line, r.stderr)

@@ -19,20 +19,25 @@ const globalnetLong = `The first table has the global networks (docs/globalnet.m
 and of the cluster itself ("local"); on a broker that is not a member, those of all members of the
 broker. A cluster without a global network is reached by its own addresses.
 
-The second table has the global addresses of the cluster, and whose they are: those at which other
+The second table has the use of the cluster's global network: ADDRESSES are those that can be
+allocated, and FREE includes those that were freed less than five minutes ago, which are allocated
+last.
+
+The third table has the global addresses of the cluster, and whose they are: those at which other
 clusters reach Services and pods, and those that pods have as their source in other clusters.
 With -o wide, OBJECT is the object whose status has the address. STATE is "allocated"; "waiting" if
-the global network has no free address, "refused" if the object has a mistake, and "pending" if the
-agent that allocates has not seen it yet. ADDRESSES are those of the global network that can be allocated; FREE
-includes those that were freed less than five minutes ago, which are allocated last.
+the global network has no free address; "refused" if the object has a mistake, or is a
+GlobalEgressIP whose namespace has 100 older ones; and "pending" if the agent that allocates has
+not seen it yet.
 
 The last table has the use of the shared addresses that pods have as their source, by gateway. An address can have 65,536
 connections to one destination, one for each port: MOST TO is the destination with the most of them,
 and THERE their number, to which connections that have ended belong for up to two minutes. A gateway
 counts every 15 s, or less often if it has many connections, and reports the 20 fullest addresses.
 
-The exit code is 3 if no address is free, if an object waits for one, or if an object is refused; if
-an address uses 80 % of its ports for a destination; or if several gateways announce the same address.`
+The exit code is 3 if no address is free; if an object waits for one, is refused, or is pending for
+more than 15 s; if an address uses 80 % of its ports for a destination; or if several gateways
+announce the same address.`
 
 // globalnetRow is the globalnet of a cluster; its JSON is a promise.
 type globalnetRow struct {

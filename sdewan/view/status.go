@@ -172,7 +172,7 @@ func (p *PodStatus) effect(status json.RawMessage) {
 		p.Problems = append(p.Problems, "its kernel may not hold the configuration: see its log")
 	}
 	if effect.Awaiting {
-		p.Problems = append(p.Problems, "it forwards nothing yet: the controller has not finished its configuration")
+		p.Problems = append(p.Problems, "it forwards nothing yet: the controller has not finished its configuration: see subctl sdewan show rules, and the log of the controller")
 	}
 	for _, o := range effect.Ineffective {
 		if p.ineffective++; p.ineffective <= maxIneffective {

@@ -199,7 +199,7 @@ func TestHostileStatus(t *testing.T) {
 
 	require.Equal(t, []string{"its kernel may not hold the configuration: see its log", "firewall/rules r has no effect, or a part of it has none: it matches nothing", "objects without effect that are not listed: 1"},
 		answer(`[{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":2}}]`, "").Problems)
-	require.Equal(t, []string{"it forwards nothing yet: the controller has not finished its configuration"}, answer(`[{"name":"effect","status":{"applied":true,"awaiting":true}}]`, "").Problems)
+	require.Equal(t, []string{"it forwards nothing yet: the controller has not finished its configuration: see subctl sdewan show rules, and the log of the controller"}, answer(`[{"name":"effect","status":{"applied":true,"awaiting":true}}]`, "").Problems)
 	for _, text := range []string{`{}`, `[]`, `{"applied":true,"no_effect":[],"no_effect_count":7}`, `{"no_effect":{}}`, `{"applied":"no"}`, `{"no_effect_count":-1}`} {
 		require.Empty(t, answer(`[{"name":"effect","status":`+text+`}]`, "").Problems, text)
 	}
