@@ -13,7 +13,7 @@ import (
 // A pod forwards nothing before it has its table, which a container that starts again finds.
 func TestStopForwarding(t *testing.T) {
 	ns := nstest.New(t, "pod")
-	ns.Run("ip link add net0 type dummy; ip link add net1 type dummy")
+	ns.Run("ip link add net0 type veth peer name net1")
 	forwarding := func() string {
 		return ns.Run("cat /proc/sys/net/ipv4/conf/net0/forwarding /proc/sys/net/ipv4/conf/net1/forwarding")
 	}

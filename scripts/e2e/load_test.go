@@ -65,6 +65,8 @@ func (c container) command(args ...string) []string {
 	return append([]string{"lab", "exec", c.node, "--", "ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", id, c.id, "/labapp"}, args...)
 }
 
+var number = regexp.MustCompile(`(?m)^\d+$`)
+
 // dropped returns how many packets have been dropped for want of a processor: by the kernel that all nodes share, and at the sockets of
 // two containers.
 func dropped(t *testing.T, ends ...container) (n int) {
@@ -77,9 +79,9 @@ func dropped(t *testing.T, ends ...container) (n int) {
 		n += int(m)
 	}
 	for _, c := range ends {
-		words := strings.Fields(must(t, c.command("unread")...)) // containerd's client may print warnings before it
-		m, err := strconv.Atoi(words[len(words)-1])
-		require.NoError(t, err)
+		out := must(t, c.command("unread")...) // perhaps among warnings of containerd's client
+		m, err := strconv.Atoi(number.FindString(out))
+		require.NoError(t, err, out)
 		n += m
 	}
 	return n

@@ -160,7 +160,7 @@ func TestAwaits(t *testing.T) {
 		"unknown":   {400, `{"message":"Bad request URI"}`, false, ""},
 		"page":      {404, `<html>`, false, ""},
 		"nonsense":  {200, `[1`, false, ""},
-		"long":      {200, `{"name":"` + strings.Repeat("x", 200<<10) + `"}`, false, "the CNF answers 200: a body of more than 128 KiB"},
+		"long":      {200, `{"name":"` + strings.Repeat("x", 200<<10) + `"}`, false, "the CNF answers with nonsense: a body of more than 128 KiB"},
 		"is broken": {500, `{"message":"no"}`, false, "the CNF answers 500"},
 	} {
 		box, c := serve(t)
