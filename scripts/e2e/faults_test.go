@@ -195,8 +195,9 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	}
 	drops := dropped(t, s.inside, s.far)
 	all := startFlows(t, s.inside, f.size, s.targets...)
+	up := time.Now()
 	time.Sleep(500 * time.Millisecond)
-	began := gatewaysOf(t, s.from)
+	began, struck := gatewaysOf(t, s.from), time.Since(up)
 	run.Moved = f.happen(t, s, victim)
 	now := gatewaysOf(t, s.from)
 	e := all.stop(t)
@@ -204,6 +205,10 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	for _, u := range e.UDP {
 		require.Empty(t, u.Err)
 		run.Gap, run.Packets = max(run.Gap, u.LongestGapMs), run.Packets+u.Lost
+		if u.Lost > 0 {
+			t.Logf("datagrams from port %d to %s: %d lost, from %d to %d ms (first through the failed gateway: %v, now: %v); the fault began after %d ms",
+				u.Port, u.Target, u.Lost, u.LostFromMs, u.LostToMs, began[u.Port] == s.marks[victim], now[u.Port] == s.marks[victim], struck.Milliseconds())
+		}
 	}
 	for _, c := range e.TCP {
 		if strings.HasPrefix(c.Target, s.to.ip) {

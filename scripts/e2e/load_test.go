@@ -38,8 +38,10 @@ type ended struct {
 	UDP []struct {
 		Target           string
 		Port, Sent, Lost int
-		LongestGapMs     float64
-		Err              string
+
+		LostFromMs, LostToMs int
+		LongestGapMs         float64
+		Err                  string
 	}
 	TCP []struct {
 		Target string

@@ -131,6 +131,8 @@ type udpFlow struct {
 	Sent       int     `json:"sent"`
 	Skipped    int     `json:"skipped"` // those that the machine was too busy to send in time
 	Lost       int     `json:"lost"`
+	LostFrom   int     `json:"lostFromMs"` // when the first of them should have been sent, and the last one, since all flows are up
+	LostTo     int     `json:"lostToMs"`
 	LongestGap float64 `json:"longestGapMs"` // without an answer
 	Err        string  `json:"err,omitempty"`
 
@@ -148,8 +150,12 @@ func (f *udpFlow) count(from time.Time) {
 		first = min(max(int(from.Sub(f.started)/f.every), 0), f.Sent)
 	}
 	for i := first; i < f.Sent; i++ {
-		if !f.back[i] && !f.skipped[i] {
-			f.Lost++
+		if f.back[i] || f.skipped[i] {
+			continue
+		}
+		f.LostTo = int((f.started.Add(time.Duration(i) * f.every)).Sub(from).Milliseconds())
+		if f.Lost++; f.Lost == 1 {
+			f.LostFrom = f.LostTo
 		}
 	}
 	f.Skipped = len(f.skipped)
