@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().StringVar(&l.kubeconfigs, "kubeconfigs", defaultKubeconfigs(), "where kubeconfigs are written")
 	root.AddCommand(
 		newUp(l), newDown(l), newStatus(l), newKubeconfig(l), newKubectl(),
-		newExec(l), newLoadImage(l), newKill(l), newStart(l), newCut(l), newHeal(l), newNAT(l), newMTU(l), newNetwork(l), newHost(l),
+		newExec(l), newLoadImage(l), newKill(l), newStart(l), newCut(l), newHeal(l), newFavor(l), newNAT(l), newMTU(l), newNetwork(l), newHost(l),
 		newImage(), newAPIServer(), newNodeInit(),
 	)
 	return root

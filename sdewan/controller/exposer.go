@@ -35,10 +35,14 @@ type exposer struct {
 	client client.Client
 	events events.EventRecorder
 	o      Options
+	active *shares // Services that are worked on
 }
 
+// exposers is how many Services are worked on at the same time, so that namespaces with many ports delay others less. They share nothing.
+const exposers = 4
+
 func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder) error {
-	x := &exposer{mgr.GetClient(), recorder, o}
+	x := &exposer{mgr.GetClient(), recorder, o, newShares(exposers)}
 	annotated := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetAnnotations()[ExposeAnnotation] != "" })
 	// An update may have removed the annotation; a Service that is gone leaves its rules to the garbage collector, and to Reconcile.
 	annotated.UpdateFunc = func(e event.UpdateEvent) bool {
@@ -50,8 +54,7 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 		return made.Create(event.CreateEvent{Object: e.ObjectNew}) && ruleChanged.Update(e)
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-services").
-		// Several, so that namespaces with many ports delay others less. They share nothing.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: exposers, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(annotated)).
 		// At the start, each rule that exists leads to its Service: so what is left of one that is gone, or not exposed any more, is removed.
 		Watches(&batch.FirewallDNAT{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
@@ -100,6 +103,10 @@ func (x *exposer) zones(ctx context.Context, namespace, purpose string) ([]strin
 
 // Reconcile makes the rules of a Service be what its annotation says.
 func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !x.active.try(req.Namespace) {
+		return reconcile.Result{RequeueAfter: jitter(busy)}, nil
+	}
+	defer x.active.give(req.Namespace)
 	s := &corev1.Service{}
 	if err := x.client.Get(ctx, req.NamespacedName, s); err != nil {
 		if !apierrors.IsNotFound(err) {
@@ -111,8 +118,8 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if mistake != nil {
 		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err", bounded(oneLine(mistake)))
 	}
-	var have batch.FirewallDNATList
-	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel}); err != nil {
+	var have batch.FirewallDNATList // of which a namespace may have 10,000s: they are those of the cache, and not changed
+	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}
 	var errs []error

@@ -14,7 +14,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
@@ -223,6 +225,17 @@ func TestHostileExposures(t *testing.T) {
 	s.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"a","zone":"wan"}`}
 	_, err := exposed(s, func(string) ([]string, error) { return []string{"wan"}, nil })
 	require.ErrorContains(t, err, "no IPv4 address")
+}
+
+// The Services of one namespace do not take all workers.
+func TestHostileExposers(t *testing.T) {
+	x := &exposer{active: newShares(exposers)}
+	for x.active.try("a") {
+	}
+	require.True(t, x.active.try("b"))
+	again, err := x.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "a", Name: "web"}})
+	require.NoError(t, err)
+	require.Positive(t, again.RequeueAfter)
 }
 
 func FuzzParseExposure(f *testing.F) {

@@ -21,7 +21,7 @@ const (
 	busyEvery  = 100 * time.Millisecond // between two messages of a busy TCP connection
 	patience   = 15 * time.Second       // for an answer on a TCP connection, which repeats what was lost
 	flowsLimit = 1000                   // of each kind: each has a port
-	underWay   = 300 * time.Millisecond // for answers that are under way when a UDP flow ends
+	underWay   = 2 * time.Second        // for answers that are under way when a UDP flow ends
 )
 
 // ownPorts hands out the local ports of flows, each once. Flows to the same target have the same remainder: where the targets are a Service
