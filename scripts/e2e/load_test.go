@@ -19,9 +19,9 @@ import (
 )
 
 // The flows of a run: UDP flows of a packet every millisecond, and TCP connections, half of them idle. One half of either goes to a
-// pod, the other to its Service.
+// pod, the other to its Service. More UDP flows would keep two processors busy, and the agents waiting.
 const (
-	udpFlows, udpRate = 4, 1000
+	udpFlows, udpRate = 2, 1000
 	tcpFlows          = 200
 )
 

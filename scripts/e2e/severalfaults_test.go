@@ -137,7 +137,7 @@ func newScene(t *testing.T, n int) *scene {
 	for _, g := range gateways(t, "cluster2") {
 		s.remote = append(s.remote, nodeIP(t, g))
 	}
-	must(t, "lab", "favor", s.from.node, s.to.node) // flows wait for what fails, and not for the processors that all nodes share
+	must(t, "lab", "favor", "--times", "4", s.from.node, s.to.node) // flows wait for what fails, and not for the processors that all nodes share
 	// A Service for this pod only: the others would answer as well.
 	kubectl(t, s.to.cluster, "label", "pod", "--all", "far-")
 	kubectl(t, s.to.cluster, "label", "pod", s.to.name, "far=yes")

@@ -18,11 +18,14 @@ import (
 )
 
 const (
-	busyEvery  = 100 * time.Millisecond // between two messages of a busy TCP connection
+	busyEvery  = 500 * time.Millisecond // between two messages of a busy TCP connection
 	patience   = 15 * time.Second       // for an answer on a TCP connection, which repeats what was lost
 	flowsLimit = 1000                   // of each kind: each has a port
 	underWay   = 2 * time.Second        // for answers that are under way when a UDP flow ends
 )
+
+// controlRate is how many datagrams of the control are sent per second, at most: it must not make the machine busy itself.
+const controlRate = 100
 
 // ownPorts hands out the local ports of flows, each once. Flows to the same target have the same remainder: where the targets are a Service
 // and its pod, behind different gateways, which do not know each other's connections, two flows from one port may arrive as one, also
@@ -92,19 +95,19 @@ func flows(ctx context.Context, args []string) error {
 		Control *udpFlow   `json:"control,omitempty"`
 	}{}
 	var up, ended sync.WaitGroup
-	begin := func(f *udpFlow, ports *ownPorts) {
+	begin := func(f *udpFlow, ports *ownPorts, rate int) {
 		up.Add(1)
 		ended.Go(func() { f.run(ctx, ports, rate, size, up.Done) })
 	}
 	if target := values["control"]; target != "" {
 		result.Control = &udpFlow{Target: target}
-		begin(result.Control, &ownPorts{taken: map[int]bool{}, targets: []string{target}})
+		begin(result.Control, &ownPorts{taken: map[int]bool{}, targets: []string{target}}, min(rate, controlRate))
 	}
 	ports := &ownPorts{taken: map[int]bool{}, targets: targets}
 	for i := range udps {
 		f := &udpFlow{Target: targets[i%len(targets)]}
 		result.UDP = append(result.UDP, f)
-		begin(f, ports)
+		begin(f, ports, rate)
 	}
 	for i := range tcps {
 		f := &tcpFlow{Target: targets[i%len(targets)], Idle: i/len(targets)%2 == 1}
