@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
@@ -142,6 +143,8 @@ func TestStatusesAreNotWrittenTwice(t *testing.T) {
 	u.note("a", "1")
 	require.Equal(t, []mesh.Object{object("b", "1")}, u.without([]mesh.Object{object("a", "1"), object("b", "1")}))
 	require.Len(t, u.without([]mesh.Object{object("a", "2")}), 1)
+	u.versions["a"] = updated{"1", time.Now().Add(-behind)}
+	require.Len(t, u.without([]mesh.Object{object("a", "1")}), 1, "the cluster was restored")
 	for i := range mostUpdates + 10 {
 		u.note(types.UID(fmt.Sprint(i)), "1")
 	}

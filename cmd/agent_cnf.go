@@ -22,6 +22,8 @@ import (
 // cnfAgent are the flags of "subctl agent cnf".
 type cnfAgent struct {
 	*globals
+	kernel func() (agent.Kernel, error)
+
 	networksFile, uplinksFile, stateFile string
 	passwordFile, cert, key              string
 	https, http                          string
@@ -32,12 +34,17 @@ type cnfAgent struct {
 // newAgentCNF returns the command that runs in the pods of a CNF: its REST API, and the loop that makes the pod's network
 // namespace hold what the API has received. It contacts no API server.
 func newAgentCNF(g *globals) *cobra.Command {
-	o := &cnfAgent{globals: g}
+	o := &cnfAgent{globals: g, kernel: newCNFKernel}
 	c := &cobra.Command{
-		Use: "cnf", Short: "Run a CNF", Long: "Run a CNF.\n\nA CNF without a state file forwards nothing until a service is started.", Args: cli.NoArguments,
+		Use: "cnf", Short: "Run a CNF", Long: "Run a CNF.\n\nA new CNF forwards nothing until a service is started, unless --open is set.", Args: cli.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	cli.ContactsNoCluster(c, "")
+	o.addFlags(c)
+	return c
+}
+
+func (o *cnfAgent) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.networksFile, "networks-file", "", "file with the pod's annotation "+sdewan.NetworksAnnotation)
 	f.StringVar(&o.uplinksFile, "uplinks-file", "", "file with the pod's annotation "+sdewan.UplinksAnnotation)
@@ -50,7 +57,6 @@ func newAgentCNF(g *globals) *cobra.Command {
 	f.StringVar(&o.http, "http", ":80", "address of the readiness probe; empty for none")
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	return c
 }
 
 func (o *cnfAgent) run(ctx context.Context) error {
@@ -65,7 +71,7 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return cli.UsageError(err)
 	}
-	kernel, err := newCNFKernel() // before anything can fail: the pod must not forward without rules
+	kernel, err := o.kernel() // before files are read, which may fail: the pod must not forward without rules
 	if err != nil {
 		return err
 	}

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"subctl/agent/mesh"
-	"subctl/internal/cli"
+	cnf "subctl/sdewan/cnf/agent"
 )
 
 // A role has a subcommand of "subctl agent", and the flags of its parts.
@@ -44,10 +46,11 @@ func TestAgentCNFFiles(t *testing.T) {
 		"--uplinks-file " + none:                 "reading --uplinks-file: open " + none + ": no such file or directory",
 		"--open --state-file " + none + "/state": "writing --state-file " + none + "/state: ",
 	} {
-		line := "agent cnf --password-file p --tls-cert c --tls-key k " + flags
-		r := runIn(t, world{}, nil, strings.Fields(line)...)
-		require.Equal(t, cli.ExitFailed, r.code, "%s: %s", line, r.stderr)
-		require.Contains(t, r.stderr, want, line)
+		o := &cnfAgent{globals: newGlobals(genericiooptions.NewTestIOStreamsDiscard()), kernel: func() (cnf.Kernel, error) { return cnf.Kernel{}, nil }}
+		c := &cobra.Command{}
+		o.addFlags(c)
+		require.NoError(t, c.ParseFlags(strings.Fields("--password-file p --tls-cert c --tls-key k "+flags)))
+		require.ErrorContains(t, o.run(t.Context()), want, flags)
 	}
 }
 

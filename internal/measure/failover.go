@@ -26,6 +26,7 @@ type Failover struct {
 
 	// What the figures above are made of, so that runs can be added.
 	Commit      string    `json:"commit,omitempty"` // of the program that was measured
+	Flows       int       `json:"flows,omitempty"`  // FailoverFlows when it was measured
 	Gaps        []float64 `json:"gaps_ms,omitempty"`
 	Controls    []float64 `json:"control_gaps_ms,omitempty"` // of each run
 	Connections int       `json:"connections,omitempty"`
@@ -33,6 +34,9 @@ type Failover struct {
 	Packets     int       `json:"packets_lost,omitempty"`
 	Dropped     int       `json:"packets_dropped_by_machine,omitempty"`
 }
+
+// FailoverFlows is the version of the flows that are measured: runs of others are not added.
+const FailoverFlows = 2
 
 // FailoverRun is what a fault cost once.
 type FailoverRun struct {
@@ -68,10 +72,11 @@ func (r *Failover) same(o Failover) bool {
 func (r Failover) Resume(file string) (Failover, error) {
 	rows, err := Failovers(file)
 	for _, o := range rows {
-		if r.same(o) && r.Commit == o.Commit && r.Commit != "" {
+		if r.same(o) && r.Commit == o.Commit && r.Commit != "" && o.Flows == FailoverFlows {
 			return o, err
 		}
 	}
+	r.Flows = FailoverFlows
 	return r, err
 }
 

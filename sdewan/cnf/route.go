@@ -84,8 +84,14 @@ func (p *plan) route(r rest.Route) (o dataplane.Multipath, err error) {
 // ever holding the plan.
 func (p *plan) onLink(hop dataplane.Hop) bool {
 	return slices.ContainsFunc(p.world.Interfaces, func(f Interface) bool { return f.Device == hop.Dev && f.AddrsUnknown }) ||
-		slices.ContainsFunc(p.world.Addrs, func(a Addr) bool { return a.Device == hop.Dev && a.Prefix.Contains(hop.Via) }) ||
-		slices.ContainsFunc(p.world.Routes, func(r MainRoute) bool { return r.Device == hop.Dev && !r.Via.IsValid() && r.Dst.Contains(hop.Via) })
+		slices.ContainsFunc(p.world.Addrs, func(a Addr) bool { return a.Device == hop.Dev && contains(a.Prefix, hop.Via) }) ||
+		slices.ContainsFunc(p.world.Routes, func(r MainRoute) bool { return r.Device == hop.Dev && !r.Via.IsValid() && contains(r.Dst, hop.Via) })
+}
+
+// contains reports whether an address can be a host's of a network.
+func contains(network netip.Prefix, host netip.Addr) bool {
+	const pointToPoint = 31 // all addresses of which are hosts
+	return network.Contains(host) && (network.Bits() >= pointToPoint || host != rest.LastAddr(network.Masked()))
 }
 
 // device returns the device of a reference: a name, "#default" for the device of the default route, or "#" and one of its

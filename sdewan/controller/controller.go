@@ -61,7 +61,7 @@ type Options struct {
 	now func() time.Time
 }
 
-// busy is after which time a CNF, or a Service, is tried again whose namespace has all the workers that it can have.
+// busy is after which time a CNF is tried again whose namespace has all the workers that it can have.
 const busy = 200 * time.Millisecond
 
 // podsAtOnce is how many pods of a CNF are synced at the same time.

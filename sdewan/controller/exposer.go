@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -40,6 +41,9 @@ type exposer struct {
 
 // exposers is how many Services are worked on at the same time, so that namespaces with many ports delay others less. They share nothing.
 const exposers = 4
+
+// exposersBusy is after which time a Service is tried again whose namespace has all the workers that it can have: it may have thousands of Services.
+const exposersBusy = 2 * time.Second
 
 func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder) error {
 	x := &exposer{mgr.GetClient(), recorder, o, newShares(exposers)}
@@ -104,7 +108,7 @@ func (x *exposer) zones(ctx context.Context, namespace, purpose string) ([]strin
 // Reconcile makes the rules of a Service be what its annotation says.
 func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if !x.active.try(req.Namespace) {
-		return reconcile.Result{RequeueAfter: jitter(busy)}, nil
+		return reconcile.Result{RequeueAfter: jitter(exposersBusy)}, nil
 	}
 	defer x.active.give(req.Namespace)
 	s := &corev1.Service{}

@@ -46,7 +46,8 @@ func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p pr
 }
 
 // If a CNF answered with another error at each attempt, the statuses of all of its rules would change each time, and these writes delay the
-// statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime.
+// statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime. Whether its pods are
+// ready is Kubernetes' to tell, and not limited.
 const (
 	newsPer  = 3
 	newsTime = time.Minute

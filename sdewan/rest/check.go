@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -33,6 +34,7 @@ func (l *Collection) Check(o Object) error {
 	o = Trimmed(o)
 	c.name("name", o.GetName())
 	c.text(o)
+	c.size(o)
 	switch o := o.(type) {
 	case *Policy:
 		c.policy(o)
@@ -67,6 +69,32 @@ func (l *Collection) Check(o Object) error {
 		return nil
 	}
 	return &Refusal{c.code, c.problems}
+}
+
+// MaxValues is how many values an object has at most. A value of one byte can take a hundred in the memory of a controller, which others use, too.
+const MaxValues = 10000
+
+func (c *checker) size(o Object) {
+	b, _ := json.Marshal(o) // strings and lists of them can be encoded
+	if n := CountValues(b); n > MaxValues {
+		c.add("object", "%d values are too many: use at most %d", n, MaxValues)
+	}
+}
+
+// CountValues returns about how many values JSON has.
+func CountValues(raw []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && (c == ',' || c == '[' || c == '{'):
+			n++
+		}
+	}
+	return n
 }
 
 // checker collects the problems of an object.

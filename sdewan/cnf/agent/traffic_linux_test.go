@@ -154,8 +154,15 @@ func TestHostileRoutes(t *testing.T) {
 	s := newSite(t)
 	server(t, s.far, "192.0.2.1:80")
 	c := balance("1", "1", "2", "1")
-	c.Routes = []rest.Route{{Name: "far", Dst: "10.20.0.0/16", GW: "203.0.113.77", Dev: "net0"}, {Name: "near", Dst: "10.30.0.0/16", GW: "192.168.1.2", Dev: "net0"}}
-	require.Contains(t, s.applyPart(c), "gw: 203.0.113.77 is in no network of device net0")
+	c.Routes = []rest.Route{
+		{Name: "far", Dst: "10.20.0.0/16", GW: "203.0.113.77", Dev: "net0"}, {Name: "broadcast", Dst: "10.21.0.0/16", GW: "192.168.1.255", Dev: "net0"},
+		{Name: "link", Dst: "10.40.0.0/16", Dev: "net0"}, {Name: "behind", Dst: "10.50.0.0/16", GW: "10.40.0.1", Dev: "net0"},
+		{Name: "near", Dst: "10.30.0.0/16", GW: "192.168.1.2", Dev: "net0"},
+	}
+	out := s.applyPart(c)
+	for _, gateway := range []string{"203.0.113.77", "192.168.1.255", "10.40.0.1"} {
+		require.Contains(t, out, "gw: "+gateway+" is in no network of device net0")
+	}
 	require.Equal(t, 1, strings.Count(s.cnf.Run("ip route"), "via 192.168.1.2 dev net0"))
 	open, _, err := dial(s.lan, "", "192.0.2.1:80")
 	require.NoError(t, err)

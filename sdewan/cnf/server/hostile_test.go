@@ -223,6 +223,9 @@ func TestHostileLargeObjects(t *testing.T) {
 		return fmt.Sprintf(`{"name":"r%d","gateway":"192.0.2.9","authentication_method":"psk","pre_shared_key":"k","local_public_cert":%q,"connections":[{"name":"c","conn_type":"tunnel","mode":"start"}]}`,
 			i, strings.Repeat("x", size))
 	}
+	code, body := c.do(token, "POST", rest.Zones.Path(), `{"name":"z","network":["net1"],"subnet":["10.0.0.0/8"`+strings.Repeat(`,"10.0.0.0/8"`, rest.MaxValues)+`]}`)
+	require.Equal(t, 400, code, body)
+	require.Contains(t, body, "values are too many: use at most 10000")
 	n := 0
 	for ; ; n++ {
 		code, body := c.do(token, "POST", rest.Remotes.Path(), remote(n, 500<<10))
@@ -233,9 +236,9 @@ func TestHostileLargeObjects(t *testing.T) {
 		}
 	}
 	require.Greater(t, n, 20)
-	code, _ := c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 900<<10))
+	code, _ = c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 900<<10))
 	require.Equal(t, http.StatusInsufficientStorage, code)
-	code, body := c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 10))
+	code, body = c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 10))
 	require.Equal(t, 200, code, body)
 	_, list := c.do(token, "GET", rest.Remotes.Path(), "")
 	require.Less(t, len(list), 13<<20)

@@ -20,8 +20,6 @@ import (
 const (
 	maxItems = 10000 // of a collection
 	maxName  = 253   // bytes
-	// maxValues is how many values an object has at most. A value of one byte can take a hundred when it is decoded.
-	maxValues = 10000
 )
 
 // Item is an object as a CNF has returned it. It keeps the JSON, which is decoded only to compare it.
@@ -49,8 +47,8 @@ func newItem(raw json.RawMessage) (Item, error) {
 	if string(bytes.TrimSpace(raw)) == "[]" {
 		return Item{}, nil
 	}
-	if values(raw) > maxValues {
-		return Item{}, fmt.Errorf("it has more than %d values", maxValues)
+	if rest.CountValues(raw) > rest.MaxValues {
+		return Item{}, fmt.Errorf("it has more than %d values", rest.MaxValues)
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
@@ -64,22 +62,6 @@ func newItem(raw json.RawMessage) (Item, error) {
 		return Item{}, errors.New("its name has control characters, or is too long")
 	}
 	return Item{name, raw}, nil
-}
-
-// values returns about how many values JSON has.
-func values(raw []byte) (n int) {
-	quoted := false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case c == '"':
-			quoted = !quoted
-		case quoted && c == '\\':
-			i++
-		case !quoted && (c == ',' || c == '[' || c == '{'):
-			n++
-		}
-	}
-	return n
 }
 
 // decodeItem reads an object.
