@@ -70,9 +70,12 @@ func (c container) command(args ...string) []string {
 var number = regexp.MustCompile(`(?m)^\d+$`)
 
 // dropped returns how many packets have been dropped for want of a processor: by the kernel that all nodes share, and at the sockets of
-// two containers.
+// two containers. It is 0 if nobody wants to know.
 func dropped(t *testing.T, ends ...container) (n int) {
 	t.Helper()
+	if failoverRuns == 0 {
+		return 0
+	}
 	text, err := os.ReadFile("/proc/net/softnet_stat") // a line for each processor; the second column is what its backlog had no room for
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {

@@ -21,7 +21,7 @@ const (
 	busyEvery  = 500 * time.Millisecond // between two messages of a busy TCP connection
 	patience   = 15 * time.Second       // for an answer on a TCP connection, which repeats what was lost
 	flowsLimit = 1000                   // of each kind: each has a port
-	underWay   = 2 * time.Second        // for answers that are under way when a UDP flow ends
+	underWay   = time.Second            // for answers that are under way when a UDP flow ends
 )
 
 // controlRate is how many datagrams of the control are sent per second, at most: it must not make the machine busy itself.
