@@ -92,7 +92,7 @@ func newCNFRender(g *globals) *cobra.Command {
 	return c
 }
 
-// checkSecrets refuses empty names of Secrets: new Secrets would replace those of the CNF.
+// checkSecrets returns an error for each Secret whose name is set and empty: without a name, a new Secret is made, which would replace the one that the CNF has.
 func (o *cnfRender) checkSecrets(c *cobra.Command) error {
 	var errs []error
 	for _, f := range []struct{ name, value string }{{"account-secret", o.cnf.AccountSecret}, {"cert-secret", o.cnf.CertSecret}} {

@@ -150,10 +150,10 @@ func (u Uplink) withDefaults() Uplink {
 // Period returns the time between two rounds of pings.
 func (u Uplink) Period() time.Duration { return time.Duration(u.Interval) * time.Second }
 
-// notUnicast are the networks whose addresses are not those of single hosts: "this network", loopback, and multicast and reserved addresses (RFC 6890).
+// notUnicast are the networks with addresses that no other host can have: "this network", loopback, multicast, and reserved addresses (RFC 6890).
 var notUnicast = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3")}
 
-// Unicast reports whether an address can be that of a single host of another network.
+// Unicast reports whether another host can have the IPv4 address.
 func Unicast(ip netip.Addr) bool { return UnicastNetwork(netip.PrefixFrom(ip, ip.BitLen())) }
 
 // UnicastNetwork reports whether Unicast is true for all addresses of a network.

@@ -112,13 +112,11 @@ const rpFilter = "/proc/sys/net/ipv4/conf/all/rp_filter"
 // Forward makes the kernel of the calling thread's network namespace forward packets of devices, from whichever device their sources
 // are reached: with several uplinks, this cannot be told by the main table. Devices that do not exist are left out.
 func Forward(names []string) error {
-	conn, err := netlink.Dial()
+	h, err := unowned()
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	h := &Host{conn: conn}
-	h.forget()
+	defer h.conn.Close()
 	return errors.Join(h.setConfs(names, func(dataplane.Conf) dataplane.Conf { return dataplane.Conf{Forwarding: 1} }), noFilter())
 }
 
@@ -129,15 +127,16 @@ func StopForwarding(unless string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := netlink.Dial()
+	h, err := unowned()
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	h := &Host{conn: conn}
-	h.forget()
-	if _, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, unless); !netlink.Gone(err) {
-		return err
+	defer h.conn.Close()
+	switch _, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, unless); {
+	case err == nil:
+		return nil
+	case !netlink.Gone(err):
+		return fmt.Errorf("looking for table %s: %w", unless, err)
 	}
 	var names []string
 	for _, d := range network.Devices {
@@ -147,6 +146,17 @@ func StopForwarding(unless string) error {
 		c.Forwarding = 0
 		return c
 	})
+}
+
+// unowned returns a Host for what belongs to no owner. The caller closes its connection.
+func unowned() (*Host, error) {
+	conn, err := netlink.Dial()
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{conn: conn}
+	h.forget()
+	return h, nil
 }
 
 // setConfs changes settings of devices. Devices that do not exist are left out.

@@ -65,7 +65,7 @@ func TestNoKubeconfig(t *testing.T) {
 	require.EqualError(t, err, `reading the kubeconfig: error loading config file "`+file+`": the file is not a kubeconfig: specify another file with --kubeconfig FILE or $KUBECONFIG`)
 }
 
-// The namespace is that of the context, which must exist. With --server, there need not be a kubeconfig.
+// The namespace comes from the context, which must exist. With --server, no kubeconfig is needed.
 func TestNamespace(t *testing.T) {
 	dir := t.TempDir()
 	k := New(io.Discard)

@@ -54,13 +54,24 @@ func (r *Failover) Add(run FailoverRun) {
 	r.Connections, r.Lost = r.Connections+run.Connections, r.Lost+run.Lost
 	r.Moved, r.Packets, r.Dropped = r.Moved+run.Moved, r.Packets+run.Packets, r.Dropped+run.Dropped
 	r.Runs = len(r.Gaps)
-	sorted := slices.Sorted(slices.Values(r.Gaps))
-	at := func(percent int) float64 { return sorted[(percent*r.Runs+99)/100-1] }
-	r.P50, r.P99, r.Max = at(50), at(99), at(100)
+	r.P50, r.P99, r.Max = percentile(r.Gaps, 50), percentile(r.Gaps, 99), percentile(r.Gaps, 100)
 	const digits = 10_000
 	if r.Connections > 0 {
 		r.Survived = float64((r.Connections-r.Lost)*digits/r.Connections) / digits
 	}
+}
+
+// Control returns the median and the longest gap of the controls, in ms. Ok is false if not all runs had a control.
+func (r Failover) Control() (p50, longest float64, ok bool) {
+	if r.Runs == 0 || len(r.Controls) != r.Runs {
+		return 0, 0, false
+	}
+	return percentile(r.Controls, 50), percentile(r.Controls, 100), true
+}
+
+// percentile returns the smallest value that so many percent of the values do not exceed. There must be a value.
+func percentile(values []float64, percent int) float64 {
+	return slices.Sorted(slices.Values(values))[(percent*len(values)+99)/100-1]
 }
 
 // same reports whether two rows are about the same fault.

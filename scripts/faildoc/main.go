@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"subctl/internal/measure"
@@ -57,10 +56,9 @@ func table(rows []measure.Failover) string {
 		if r.Connections > 0 {
 			lost = fmt.Sprintf("%.0f", float64(r.Packets)/float64(r.Runs))
 		}
-		if len(r.Controls) == r.Runs {
+		if p50, longest, ok := r.Control(); ok {
 			dropped = fmt.Sprintf("%.0f", float64(r.Dropped)/float64(r.Runs))
-			sorted := slices.Sorted(slices.Values(r.Controls))
-			usual, worst = fmt.Sprintf("%g", sorted[(r.Runs-1)/2]), fmt.Sprintf("%g", sorted[r.Runs-1])
+			usual, worst = fmt.Sprint(p50), fmt.Sprint(longest)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %d | %s | %d | %g | %g | %g | %s | %s | %g %% | %d | %s | %s | %s |\n",
 			r.Fault, r.Cable, r.Gateways, api, r.Runs, r.P50, r.P99, r.Max, usual, worst, math.Round(1e4*r.Survived)/100, r.Moved, lost, dropped, r.Commit)

@@ -103,8 +103,8 @@ type reconciler struct {
 
 	mu     sync.Mutex
 	faults map[types.NamespacedName]problem // of CNFs, as they were logged
-	told   map[types.NamespacedName]news
-	noted  map[types.NamespacedName]string // mistakes in annotations of CNFs, as Events have them
+	told   map[types.NamespacedName]news    // by CNFs
+	noted  map[types.NamespacedName]string  // mistakes in annotations of CNFs, as Events have them
 }
 
 func (r *reconciler) now() time.Time { return r.o.now() }

@@ -122,7 +122,7 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if mistake != nil {
 		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err", bounded(oneLine(mistake)))
 	}
-	var have batch.FirewallDNATList // of which a namespace may have 10,000s: they are those of the cache, and not changed
+	var have batch.FirewallDNATList // the objects of the cache, which must not be changed: a namespace may have tens of thousands
 	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -77,11 +77,7 @@ func (r *reconciler) steady(key types.NamespacedName, p problem, may func() bool
 	r.mu.Lock()
 	last := r.faults[key]
 	r.mu.Unlock()
-	p.message = bounded(p.message)
-	if last != p && last.byCNF() && p.byCNF() && !may() {
-		return last
-	}
-	return p
+	return p.orStill(last, may)
 }
 
 // steadyOf returns the problem that the status of a rule has instead of p, unless it may change.
@@ -90,7 +86,11 @@ func steadyOf(x rule, p problem, may func() bool) problem {
 	if c == nil || c.ObservedGeneration != x.GetGeneration() {
 		return p
 	}
-	last := problem{c.Reason, c.Message}
+	return p.orStill(problem{c.Reason, c.Message}, may)
+}
+
+// orStill returns the last problem instead of p, if a CNF words both, and may not change what it tells.
+func (p problem) orStill(last problem, may func() bool) problem {
 	p.message = bounded(p.message)
 	if last != p && last.byCNF() && p.byCNF() && !may() {
 		return last

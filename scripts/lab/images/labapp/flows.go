@@ -132,7 +132,7 @@ type udpFlow struct {
 	Target     string  `json:"target"`
 	Port       int     `json:"port"` // of this end
 	Sent       int     `json:"sent"`
-	Skipped    int     `json:"skipped"` // those that the machine was too busy to send in time
+	Skipped    int     `json:"skipped"` // not sent, because the machine was too busy to send them in time
 	Lost       int     `json:"lost"`
 	LostFrom   int     `json:"lostFromMs"` // when the first of them should have been sent, and the last one, since all flows are up
 	LostTo     int     `json:"lostToMs"`
