@@ -41,7 +41,7 @@ func TestPathOnBusyCPU(t *testing.T) {
 	for range 9 {
 		elsewhere.Start("exec timeout 20 sh -c 'while :; do :; done'")
 	}
-	require.Greater(t, p.Throughput(t), alone/3)
+	require.Greater(t, p.Throughput(t), alone/5)
 }
 
 func TestCPU(t *testing.T) {

@@ -87,6 +87,12 @@ func TestRemove(t *testing.T) {
 	require.Equal(t, "delete Namespace sdewan-system", lines[len(lines)-1])
 	require.NotContains(t, strings.Join(lines, "\n"), "edge")
 
+	// A cluster that does not tell in time which rules are left has those that were there.
+	var out bytes.Buffer
+	slow := &Removal{Client: c, Report: progress.New(&out), Timeout: time.Nanosecond}
+	require.NoError(t, slow.deleteRules(t.Context(), remains))
+	require.Contains(t, out.String(), "1 rule could not be removed from CNFs within 1ns")
+
 	require.Contains(t, remove(t, c), "1 rule could not be removed from CNFs within 15s: they stay on these CNFs until their pods restart")
 	nothingLeft(t, c)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(d), d))

@@ -99,9 +99,12 @@ func (u *Removal) deleteRules(ctx context.Context, r *Remains) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
+	left := r.Rules
 	for {
-		left, err := allRules(waiting, u.Client)
-		if err == nil && len(left) == 0 {
+		if now, err := allRules(waiting, u.Client); err == nil {
+			left = now
+		}
+		if len(left) == 0 {
 			u.Report.Done("the rules are removed")
 			return nil
 		}

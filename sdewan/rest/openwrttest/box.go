@@ -32,7 +32,6 @@ type Box struct {
 	logins    int
 	store     map[string][]map[string]any // by collection
 	effective map[string][]map[string]any // at the last restart of the service of the collection
-	restarts  map[string]int              // by service
 	broken    map[string]bool             // services that do not restart
 	awaits    bool                        // see Await
 	writes    []string                    // "POST mwan3/rules/x", in order
@@ -60,8 +59,8 @@ func (b *Box) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sessions, b.store, b.effective = map[string]bool{}, map[string][]map[string]any{}, map[string][]map[string]any{}
-	if b.restarts == nil {
-		b.restarts, b.broken = map[string]int{}, map[string]bool{}
+	if b.broken == nil {
+		b.broken = map[string]bool{}
 	}
 }
 
@@ -99,6 +98,22 @@ func (b *Box) Put(l *rest.Collection, o rest.Object) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.store[l.String()] = append(b.store[l.String()], stored(l, fieldsOf(o)))
+}
+
+// Restart restarts a service, as a user on the box would.
+func (b *Box) Restart(service string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.restart(service)
+}
+
+func (b *Box) restart(service string) {
+	b.awaits = false
+	for _, l := range rest.Collections {
+		if l.Service == service {
+			b.effective[l.String()] = slices.Clone(b.store[l.String()])
+		}
+	}
 }
 
 // Names returns the names of the objects of a collection, in order.
@@ -220,13 +235,7 @@ func (b *Box) control(w http.ResponseWriter, r *http.Request, parts []string) {
 			refuse(w, http.StatusInternalServerError, "/usr/lib/lua/luci/dispatcher.lua:427: attempt to index a nil value")
 			return
 		}
-		b.restarts[parts[1]]++
-		b.awaits = false
-		for _, l := range rest.Collections {
-			if l.Service == parts[1] {
-				b.effective[l.String()] = slices.Clone(b.store[l.String()])
-			}
-		}
+		b.restart(parts[1])
 		reply(w, http.StatusOK, map[string]any{"message": "success"})
 	default:
 		refuse(w, http.StatusBadRequest, "Bad request URI")
