@@ -47,7 +47,6 @@ func (k *Kubeconfig) ClientWith(ctx context.Context, name string, wrap transport
 		return nil, err
 	}
 	cfg.Wrap(wrap)
-	cfg.QPS = -1 // no limit: a command makes few requests at a time, and a broker may have 1,000 clustersets
 	c, err := k.Connect(ctx, cfg)
 	if err != nil {
 		current, _ := k.contextName() // readable: RestConfigFor has read it
@@ -70,6 +69,8 @@ func (k *Kubeconfig) Reading(list func(context.Context, client.Client) ([]string
 // dial returns a client. It first requests the API server's version, so that problems with
 // the connection or the credentials are found at once.
 func dial(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1 // no limit: a command makes few requests at a time, and a broker may have 1,000 clustersets
 	first := rest.CopyConfig(cfg)
 	first.Timeout = cmp.Or(cfg.Timeout, firstContact)
 	versions, err := discovery.NewDiscoveryClientForConfig(first)
@@ -113,7 +114,6 @@ func (k *Kubeconfig) MemberSide(ctx context.Context) (cluster.Side, error) {
 	if err != nil {
 		return cluster.Side{}, err
 	}
-	cfg.QPS = -1 // no limit: a command makes few requests at a time, and a broker may have 1,000 clustersets
 	side, err := k.side(ctx, cfg)
 	if err != nil {
 		name, _ := k.contextName() // readable: RestConfig has read it
