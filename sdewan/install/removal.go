@@ -142,8 +142,14 @@ func (u *Removal) freeRules(ctx context.Context) error {
 	return nil
 }
 
+// delete deletes an object. A Deployment is gone only after its pods. For all else, that would only mean to wait for the garbage collector, which
+// may take half a minute while definitions disappear.
 func (u *Removal) delete(ctx context.Context, obj client.Object) error {
-	if err := u.Client.Delete(ctx, obj, client.PropagationPolicy("Foreground")); err != nil && !kube.NotThere(err) {
+	policy := metav1.DeletePropagationBackground
+	if _, ok := obj.(*appsv1.Deployment); ok {
+		policy = metav1.DeletePropagationForeground
+	}
+	if err := u.Client.Delete(ctx, obj, client.PropagationPolicy(policy)); err != nil && !kube.NotThere(err) {
 		return fmt.Errorf("deleting %s: %w", describe(u.Client.Scheme(), obj), err)
 	}
 	return nil
