@@ -20,7 +20,7 @@ type testsFailed struct {
 
 func (*testsFailed) Error() string { return "tests failed: see above" }
 
-// again runs the tests that failed once more, one after another, if they are few: the tests of two packages run at the same
+// again runs the tests that failed once more, one after another, if they are few: the tests of three packages run at the same
 // time on the processors that kernels, API servers and programs of the tests share, and a time can be up because of that.
 // Which tests those were is printed at the end. It is no answer to an attack that succeeds sometimes, or to
 // a panic.
