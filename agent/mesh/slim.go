@@ -28,24 +28,35 @@ func Slim(o Object) Object {
 		return globalnet.Slim(o)
 	case *mcsv1alpha1.ServiceExport:
 		slim := &mcsv1alpha1.ServiceExport{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
-		slim.Generation = o.Generation
+		slim.Generation, slim.Status.Conditions = o.Generation, exact(o.Status.Conditions)
 		return slim
 	case *corev1.Node:
 		return slimGateway(o)
 	case *corev1.Namespace:
-		return &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}
+		return &corev1.Namespace{ObjectMeta: slimOwner(o.ObjectMeta)}
 	}
 	return o
 }
 
-// slimMeta keeps what identifies an object, and the annotation that asks for addresses.
+// exact copies a list without the room for more that a decoder leaves: for four elements at least.
+func exact[T any](list []T) []T { return append([]T(nil), list...) }
+
+// slimMeta keeps what identifies an object.
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{
-		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+	return metav1.ObjectMeta{
+		Name: m.Name, Namespace: unique.Make(m.Namespace).Value(), UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
 	}
+}
+
+// ownAddress are the annotations of all pods and namespaces that ask for addresses of their own.
+var ownAddress = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
+
+// slimOwner is like slimMeta, and keeps the annotation that asks for addresses.
+func slimOwner(m metav1.ObjectMeta) metav1.ObjectMeta {
+	out := slimMeta(m)
 	if m.Annotations[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP { // other values, of any length, mean nothing
-		metav1.SetMetaDataAnnotation(&out, submarinerv1.OwnGlobalIPAnnotation, submarinerv1.OwnGlobalIP)
+		out.Annotations = ownAddress
 	}
 	return out
 }
@@ -74,8 +85,8 @@ func slimGateway(n *corev1.Node) *corev1.Node {
 // slimPod keeps the labels, by which GlobalEgressIPs select pods. Most pods share theirs with others, so their text is kept once.
 func slimPod(p *corev1.Pod) *corev1.Pod {
 	slim := &corev1.Pod{
-		ObjectMeta: slimMeta(p.ObjectMeta), Spec: corev1.PodSpec{HostNetwork: p.Spec.HostNetwork},
-		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
+		ObjectMeta: slimOwner(p.ObjectMeta), Spec: corev1.PodSpec{HostNetwork: p.Spec.HostNetwork},
+		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: exact(p.Status.PodIPs)},
 	}
 	for k, v := range p.Labels {
 		metav1.SetMetaDataLabel(&slim.ObjectMeta, unique.Make(k).Value(), unique.Make(v).Value())
@@ -88,7 +99,7 @@ var someSelector = map[string]string{"any": "any"}
 
 // slimService keeps whether there is a selector.
 func slimService(s *corev1.Service) *corev1.Service {
-	slim := &corev1.Service{ObjectMeta: slimMeta(s.ObjectMeta), Spec: corev1.ServiceSpec{Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP, ClusterIPs: s.Spec.ClusterIPs}}
+	slim := &corev1.Service{ObjectMeta: slimMeta(s.ObjectMeta), Spec: corev1.ServiceSpec{Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP, ClusterIPs: exact(s.Spec.ClusterIPs)}}
 	if len(s.Spec.Selector) > 0 {
 		slim.Spec.Selector = someSelector
 	}
@@ -102,7 +113,7 @@ var ourLabels = Ours()
 // which that does not change.
 func slimIngress(i *submarinerv1.GlobalIngressIP) *submarinerv1.GlobalIngressIP {
 	slim := &submarinerv1.GlobalIngressIP{ObjectMeta: slimMeta(i.ObjectMeta), Spec: i.Spec, Status: i.Status}
-	slim.Generation, slim.OwnerReferences = i.Generation, i.OwnerReferences
+	slim.Generation, slim.OwnerReferences, slim.Status.Conditions = i.Generation, exact(i.OwnerReferences), exact(i.Status.Conditions)
 	if IsOurs(i) {
 		slim.Labels = ourLabels
 	}
@@ -117,7 +128,7 @@ func slimEndpointSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice 
 	slim := &discoveryv1.EndpointSlice{ObjectMeta: slimMeta(s.ObjectMeta), AddressType: s.AddressType}
 	keepLabel(&slim.ObjectMeta, s.ObjectMeta, discoveryv1.LabelServiceName)
 	for _, ep := range s.Endpoints {
-		e := discoveryv1.Endpoint{Addresses: ep.Addresses}
+		e := discoveryv1.Endpoint{Addresses: exact(ep.Addresses)}
 		if ep.TargetRef != nil {
 			e.TargetRef = &corev1.ObjectReference{Kind: ep.TargetRef.Kind, Name: ep.TargetRef.Name}
 		}
