@@ -121,9 +121,14 @@ func TestHostileAnswersToPings(t *testing.T) {
 	for _, ns := range west.nodes {
 		ns.Run("for o in gateway route; do nft delete table ip submariner-$o-antispoof 2>/dev/null; done; true")
 	}
-	ask(t, gw, attacker, id)
-	n := pongs(t, gw, id)
-	took := floods(t, east.nodes["gw"], attacker, own, id, times)
-	require.Eventually(t, func() bool { return float64(n.Load()) > 500+500*(took.Seconds()+0.2) || n.Load() > times*9/10 }, 5*time.Second, 10*time.Millisecond,
-		"the attack does not work even without a defense")
+	for attempt := 1; ; attempt++ { // a busy machine loses what the sockets of this process have no room for
+		ask(t, gw, attacker, id)
+		n := pongs(t, gw, id)
+		took := floods(t, east.nodes["gw"], attacker, own, id, times)
+		time.Sleep(200 * time.Millisecond)
+		if float64(n.Load()) > 500+500*(took.Seconds()+0.2) {
+			break
+		}
+		require.Less(t, attempt, 20, "the attack does not work even without a defense")
+	}
 }

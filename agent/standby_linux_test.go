@@ -124,9 +124,9 @@ func TestStandby(t *testing.T) {
 	for _, s := range []*side{east, west} {
 		s.nodes["gw"].Run("ip link set eth0 down")
 	}
-	follow(2 * time.Second)
+	follow(6 * time.Second)
 	longest := gap()
-	require.Less(t, longest, 2*time.Second)
+	require.Less(t, longest, 5*time.Second) // about 0.5 s on an idle machine; nobody is elected in this time
 	t.Logf("traffic again after %v; %v since the loss", longest, time.Since(lost))
 	talk(t, plain)
 	talk(t, dials(t, client, service+":80", 20))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -77,6 +78,15 @@ func runIn(t *testing.T, w world, contexts []string, args ...string) result {
 	t.Helper()
 	g, stdout, stderr := testGlobals(t, w, contexts...)
 	code := run(t.Context(), g, args)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// runAtOnce is like runIn, but no time passes while it runs: what waits has read everything when its time is up.
+func runAtOnce(t *testing.T, w world, contexts []string, args ...string) result {
+	t.Helper()
+	g, stdout, stderr := testGlobals(t, w, contexts...)
+	var code int
+	synctest.Test(t, func(t *testing.T) { code = run(t.Context(), g, args) })
 	return result{code, stdout.String(), stderr.String()}
 }
 

@@ -68,7 +68,7 @@ func TestExport(t *testing.T) {
 		"unexport_nothing":       {exportedWorld(), "unexport service web"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "export/"+name, runIn(t, test.world, []string{"west"}, strings.Fields(test.line)...))
+			golden(t, "export/"+name, runAtOnce(t, test.world, []string{"west"}, strings.Fields(test.line)...))
 		})
 	}
 }

@@ -106,31 +106,31 @@ func TestGatewayWaits(t *testing.T) {
 		gw.Status.Drain, gw.Status.DrainingSince, gw.Status.Flows, gw.Status.SomeFlows = state, &since, &flows, some
 		return w
 	}
-	r := runIn(t, report("drained", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait")
+	r := runAtOnce(t, report("drained", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Contains(t, r.stderr, "gateway gw-1 is drained")
 
 	flows := []string{"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.2:1 → 10.2.0.1:80", "tcp 10.0.0.3:1 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53"}
-	r = runIn(t, report("draining", 7, flows...), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	r = runAtOnce(t, report("draining", 7, flows...), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
 	require.Contains(t, r.stderr, "gateway gw-1: draining since 11:59:00 UTC; 7 connections left: tcp 10.0.0.1:1 → 10.2.0.1:80, tcp 10.0.0.2:1 → 10.2.0.1:80, tcp 10.0.0.3:1 → 10.2.0.1:80 and 4 more")
 	require.Contains(t, r.stderr, "out of time")
 
-	r = runIn(t, report("draining", 7, "tcp \x1b[2J"), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	r = runAtOnce(t, report("draining", 7, "tcp \x1b[2J"), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Contains(t, r.stderr, "7 connections left: tcp ?[2J and 6 more")
 
-	r = runIn(t, report("", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	r = runAtOnce(t, report("", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
 	require.Contains(t, r.stderr, "its agent has not followed yet")
 
-	r = runIn(t, drainWorld(true), []string{"west"}, "gateway", "undrain", "gw-1", "--wait")
+	r = runAtOnce(t, drainWorld(true), []string{"west"}, "gateway", "undrain", "gw-1", "--wait")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
-	r = runIn(t, report("drained", 0), []string{"west"}, "gateway", "undrain", "gw-1", "--wait", "--timeout", "100ms")
+	r = runAtOnce(t, report("drained", 0), []string{"west"}, "gateway", "undrain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
 
 	single := drainWorld(false, gatewayNode("gw-1", "drain=5m"))
 	single["west"][1].(*submarinerv1.Gateway).Status.Drain = "drained"
-	r = runIn(t, single, []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	r = runAtOnce(t, single, []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
 	require.Contains(t, r.stderr, "leaving its role to another gateway")
 }

@@ -32,7 +32,7 @@ func (w *joinWorld) operator(t *testing.T, verbs ...string) func() {
 	require.Eventually(t, func() bool { // the API server's authorizer has seen it
 		f, err := join.ReadFacts(t.Context(), c, join.Options{})
 		return err == nil && len(f.Denied) < 10
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	return func() {
 		for _, obj := range objs {
 			require.NoError(t, w.memberC.Delete(t.Context(), obj))
@@ -58,7 +58,7 @@ func (w *joinWorld) enough(t *testing.T) {
 		require.Eventually(t, func() bool {
 			f, err := join.ReadFacts(t.Context(), w.as(t), join.Options{})
 			return err == nil && len(f.Denied) == 0
-		}, 10*time.Second, 100*time.Millisecond, verbs)
+		}, time.Minute, 100*time.Millisecond, verbs)
 		off()
 	}
 }

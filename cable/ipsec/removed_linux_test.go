@@ -40,7 +40,7 @@ func TestHostileRemovedCluster(t *testing.T) {
 			require.Eventually(t, func() bool {
 				states, err := b.host.CableStates()
 				return err == nil && len(states) == 1 && !states[0].Up
-			}, 10*time.Second, 10*time.Millisecond, "its session ends")
+			}, 30*time.Second, 10*time.Millisecond, "its session ends")
 			ended := time.Now()
 			for time.Since(ended) < 8*time.Second { // its charon tries again meanwhile
 				_, err = b.ns.Try(ping)
