@@ -274,7 +274,9 @@ func (s routes) detourTo(d dataplane.Detour) []byte {
 	return netlink.PutU32(s.to(d.Table, d.Dst), unix.RTA_PRIORITY, dataplane.DetourMetric)
 }
 
-// message returns the message that adds a Route, a Detour or a Multipath.
+// message returns the message that adds a Route, a Detour or a Multipath. It has metrics even if none is wanted: without, Linux gives a route the
+// metrics of any other route that has the same next hop object and source, and replaces none by the same without its MTU
+// (fib_find_info_nh in net/ipv4/fib_semantics.c compares no metrics).
 func (s routes) message(o dataplane.Object) (b []byte, err error) {
 	var src netip.Addr
 	var mtu int
@@ -292,10 +294,7 @@ func (s routes) message(o dataplane.Object) (b []byte, err error) {
 	if src.IsValid() {
 		b = netlink.PutAttr(b, unix.RTA_PREFSRC, src.AsSlice())
 	}
-	if mtu != 0 {
-		b = netlink.PutAttr(b, unix.RTA_METRICS|unix.NLA_F_NESTED, netlink.PutU32(nil, unix.RTAX_MTU, uint32(mtu)))
-	}
-	return b, nil
+	return netlink.PutAttr(b, unix.RTA_METRICS|unix.NLA_F_NESTED, netlink.PutU32(nil, unix.RTAX_MTU, uint32(mtu))), nil
 }
 
 func rtmsg(family uint8) *nl.RtMsg {
