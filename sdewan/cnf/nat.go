@@ -52,6 +52,9 @@ func (p *plan) dnat(r rest.Redirect) error {
 	for _, rule := range rules {
 		p.table.add(src.chain("prerouting"), r.Name, rule)
 	}
+	if to, err := parseIP(r.DestIP); err == nil {
+		p.reachable(to)
+	}
 	p.reflect(r, src, then)
 	return nil
 }
@@ -247,6 +250,7 @@ func (p *plan) hide(note string, t translation) {
 	if err1 != nil || err2 != nil || p.world.Default == "" {
 		return // the first two have been reported
 	}
+	p.reachable(to)
 	c := conditions{words: []string{"ct status dnat", "ip daddr " + to.String()}}
 	c.protocolsAndPorts(names, "", t.toPort)
 	if text, err := c.text(); err == nil {
@@ -269,6 +273,7 @@ func (p *plan) services() {
 			p.problem(rest.Services, s.Name, "%v", err)
 			continue
 		}
+		p.reachable(ip)
 		to := netip.AddrPortFrom(ip, dport)
 		p.table.add("nat_prerouting", s.Name, fmt.Sprintf("meta nfproto ipv4 fib daddr type local tcp dport %d dnat ip to %v", port, to))
 		p.table.add("nat_postrouting", s.Name, fmt.Sprintf("ct status dnat ip daddr %v tcp dport %d ct original proto-dst %d masquerade", ip, dport, port))

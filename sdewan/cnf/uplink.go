@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -91,6 +92,19 @@ func (p *plan) uplinkRoutes(u uplink) {
 	for _, r := range routes {
 		r.Table = u.table()
 		p.put(r)
+	}
+}
+
+// reachable plans that what arrives on an uplink can reach an address behind the default route of the pod, to which a port of the CNF leads, such as
+// that of a Service: the default routes of the uplinks' tables lead elsewhere.
+func (p *plan) reachable(to netip.Addr) {
+	if p.world.Default == "" || !p.runs("mwan3") || slices.ContainsFunc(p.connected(), func(n netip.Prefix) bool { return n.Contains(to) }) {
+		return
+	}
+	for _, u := range p.world.uplinks() {
+		if u.Device != p.world.Default {
+			p.put(dataplane.Multipath{Table: u.table(), Dst: netip.PrefixFrom(to, to.BitLen()), Hops: []dataplane.Hop{{Via: p.world.DefaultVia, Dev: p.world.Default, Weight: 1}}})
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"subctl/internal/nstest"
 	"subctl/sdewan/rest"
 
 	"github.com/stretchr/testify/require"
@@ -147,6 +148,37 @@ func TestTrafficAwaits(t *testing.T) {
 	s.apply(c)
 	_, _, err = dial(s.lan, "", "192.0.2.1:80")
 	require.Error(t, err)
+}
+
+// A port of the CNF that leads to a Service of the cluster can be reached from the LAN and from the Internet, through each uplink, whatever kind of
+// object makes it lead there.
+func TestTrafficToTheCluster(t *testing.T) {
+	s := newSite(t)
+	s.node.Run("ip addr add 10.96.0.10/32 dev lo") // it has no route to the clients
+	server(t, s.node, "10.96.0.10:8080")
+	c := balance("1", "1", "2", "1")
+	c.Zones = []rest.Zone{
+		{Name: "lan", Network: []string{"net0"}, Input: "REJECT", Output: "ACCEPT", Forward: "REJECT"},
+		{Name: "wan", Network: []string{"net1", "net2"}, Input: "REJECT", Output: "ACCEPT", Forward: "REJECT"},
+	}
+	c.Redirects = []rest.Redirect{
+		{Name: "wan", Src: "wan", Target: "DNAT", Proto: "tcp", SrcDPort: "8088", DestIP: "10.96.0.10", DestPort: "8080"},
+		{Name: "lan", Src: "lan", Target: "DNAT", Proto: "tcp", SrcDPort: "8088", DestIP: "10.96.0.10", DestPort: "8080"},
+	}
+	c.NATs = []rest.NAT{{Name: "nat", Target: "DNAT", Proto: "tcp", SrcDPort: "8089", DestIP: "10.96.0.10", DestPort: "8080"}}
+	s.apply(c)
+	for _, port := range []string{":8088", ":8089"} {
+		for _, from := range []struct {
+			ns *nstest.NS
+			at string
+		}{{s.lan, "192.168.1.254"}, {s.far, "198.51.100.2"}, {s.far, "203.0.113.2"}} {
+			open, seen, err := dial(from.ns, "", from.at+port)
+			require.NoError(t, err, from.at+port)
+			require.Equal(t, "10.244.0.7", seen)
+			alive(t, open)
+			open.Close()
+		}
+	}
 }
 
 // A route that Linux would refuse has no effect, and keeps nothing else from having one.
