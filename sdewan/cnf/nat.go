@@ -52,8 +52,8 @@ func (p *plan) dnat(r rest.Redirect) error {
 	for _, rule := range rules {
 		p.table.add(src.chain("prerouting"), r.Name, rule)
 	}
-	if to, err := parseIP(r.DestIP); err == nil {
-		p.reachable(to)
+	if to, err := parseIP(r.DestIP); err == nil && p.behindDefault(to) {
+		p.hide(r.Name, t)
 	}
 	p.reflect(r, src, then)
 	return nil

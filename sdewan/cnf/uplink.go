@@ -95,10 +95,15 @@ func (p *plan) uplinkRoutes(u uplink) {
 	}
 }
 
+// behindDefault reports whether the default route of the pod leads to an address, which is then in the cluster, or behind it.
+func (p *plan) behindDefault(to netip.Addr) bool {
+	return p.world.Default != "" && !slices.ContainsFunc(p.connected(), func(n netip.Prefix) bool { return n.Contains(to) })
+}
+
 // reachable plans that what arrives on an uplink can reach an address behind the default route of the pod, to which a port of the CNF leads, such as
 // that of a Service: the default routes of the uplinks' tables lead elsewhere.
 func (p *plan) reachable(to netip.Addr) {
-	if p.world.Default == "" || !p.runs("mwan3") || slices.ContainsFunc(p.connected(), func(n netip.Prefix) bool { return n.Contains(to) }) {
+	if !p.behindDefault(to) || !p.runs("mwan3") {
 		return
 	}
 	for _, u := range p.world.uplinks() {

@@ -165,7 +165,8 @@ func TestTrafficToTheCluster(t *testing.T) {
 		{Name: "wan", Src: "wan", Target: "DNAT", Proto: "tcp", SrcDPort: "8088", DestIP: "10.96.0.10", DestPort: "8080"},
 		{Name: "lan", Src: "lan", Target: "DNAT", Proto: "tcp", SrcDPort: "8088", DestIP: "10.96.0.10", DestPort: "8080"},
 	}
-	c.NATs = []rest.NAT{{Name: "nat", Target: "DNAT", Proto: "tcp", SrcDPort: "8089", DestIP: "10.96.0.10", DestPort: "8080"}}
+	server(t, s.node, "10.96.0.10:8081")
+	c.NATs = []rest.NAT{{Name: "nat", Target: "DNAT", Proto: "tcp", SrcDPort: "8089", DestIP: "10.96.0.10", DestPort: "8081"}}
 	s.apply(c)
 	for _, port := range []string{":8088", ":8089"} {
 		for _, from := range []struct {
