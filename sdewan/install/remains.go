@@ -114,7 +114,7 @@ func allRules(ctx context.Context, c client.Client) ([]sdewan.Rule, error) {
 func (r *Remains) Lines(s *runtime.Scheme) []string {
 	var out []string
 	for _, rule := range slices.Backward(r.Rules) {
-		out = append(out, "delete "+describe(s, rule)+" from the cluster and from the pods of its CNF")
+		out = append(out, "delete "+describe(s, rule)+", which the pods of its CNF keep")
 	}
 	out = append(out, Lines(s, "delete", slices.Concat(r.Objects, r.Definitions))...)
 	switch {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,22 +16,20 @@ import (
 	"subctl/internal/progress"
 	"subctl/internal/wake"
 	"subctl/internal/words"
+	"subctl/sdewan"
 	"subctl/sdewan/controller"
 )
 
-// Removal removes SD-EWAN from a cluster. CNFs, which are Deployments of users, continue.
+// Removal removes SD-EWAN from a cluster. CNFs, which are Deployments of users, continue with the configuration that they have: to take it from
+// them would make open routers of them, whose tunnels are gone and whose traffic leaves in clear.
 type Removal struct {
 	Client  client.Client
 	Report  *progress.Reporter
-	Timeout time.Duration // for removing the rules from CNFs, and then for the rest
+	Timeout time.Duration // for ending the controller, and then for the rest
 }
 
-// Run removes remains. First the rules, in the order that their dependencies require, while the controller still removes them
-// from CNFs; rules of CNFs that do not answer within Timeout keep on them what is there. Then everything else. It may be repeated.
+// Run removes remains. First the controller, so that it changes no CNF while its rules are deleted. It may be repeated.
 func (u *Removal) Run(ctx context.Context, r *Remains) error {
-	if err := u.deleteRules(ctx, r); err != nil {
-		return err
-	}
 	var errs []error
 	for _, obj := range r.Objects {
 		errs = append(errs, u.delete(ctx, obj))
@@ -41,7 +38,10 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 		return err
 	}
 	if err := u.gone(ctx, slices.DeleteFunc(slices.Clone(r.Objects), func(o client.Object) bool { _, ok := o.(*appsv1.Deployment); return !ok })); err != nil {
-		return err // it would set finalizers again
+		return again(err)
+	}
+	if len(r.Rules) > 0 {
+		u.Report.Step("deleting %s", r.CountRules())
 	}
 	if err := u.freeRules(ctx); err != nil {
 		return err
@@ -52,7 +52,10 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 		}
 	}
 	if err := u.gone(ctx, slices.Concat(r.Definitions, r.Objects)); err != nil {
-		return err
+		if held := u.held(ctx); held != "" {
+			return fmt.Errorf("%w: %s, which another program has set: remove it if that program does not, and run the same command again", err, held)
+		}
+		return again(err)
 	}
 	if r.Namespace != nil {
 		if err := u.leaveNamespace(ctx, r.Namespace); err != nil {
@@ -60,7 +63,29 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 		}
 	}
 	u.Report.Done("SD-EWAN is removed")
+	if len(r.Rules) > 0 {
+		u.Report.Warn("CNFs whose pods run keep their configuration: delete their Deployments, or restart the pods, which then forward nothing")
+	}
 	return nil
+}
+
+func again(err error) error { return fmt.Errorf("%w: run the same command again", err) }
+
+// held names the first rule that a finalizer of others keeps from being deleted; empty if there is none.
+func (u *Removal) held(ctx context.Context) string {
+	for _, k := range sdewan.Kinds() {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(k.GVK.GroupVersion().WithKind(k.GVK.Kind + "List"))
+		if u.Client.List(ctx, list) != nil {
+			continue // it is gone
+		}
+		for _, o := range list.Items {
+			if f := controller.OthersFinalizers(&o); len(f) > 0 {
+				return fmt.Sprintf("%s %s/%s has the finalizer %q", k.GVK.Kind, o.Namespace, o.Name, f[0])
+			}
+		}
+	}
+	return ""
 }
 
 // leaveNamespace deletes the namespace. If it contains objects of others, it only removes our labels from it.
@@ -76,46 +101,10 @@ func (u *Removal) leaveNamespace(ctx context.Context, ns *corev1.Namespace) erro
 	if err := u.delete(ctx, ns); err != nil {
 		return err
 	}
-	return u.gone(ctx, []client.Object{ns})
-}
-
-// deleteRules deletes the rules, and waits until the controller has removed them from CNFs.
-func (u *Removal) deleteRules(ctx context.Context, r *Remains) error {
-	if len(r.Rules) == 0 {
-		return nil
+	if err := u.gone(ctx, []client.Object{ns}); err != nil {
+		return again(err)
 	}
-	u.Report.Step("removing %s", r.CountRules())
-	for _, obj := range r.Objects { // it would refuse to delete a rule before the rules that use it
-		if hooks, ok := obj.(*admissionv1.ValidatingWebhookConfiguration); ok {
-			if err := u.delete(ctx, hooks); err != nil {
-				return err
-			}
-		}
-	}
-	for _, rule := range slices.Backward(r.Rules) {
-		if err := u.delete(ctx, rule); err != nil {
-			return err
-		}
-	}
-	waiting, cancel := context.WithTimeout(ctx, u.Timeout)
-	defer cancel()
-	left := r.Rules
-	for {
-		if now, err := allRules(waiting, u.Client); err == nil {
-			left = now
-		}
-		if len(left) == 0 {
-			u.Report.Done("the rules are removed")
-			return nil
-		}
-		if wake.After(waiting, poll) != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			u.Report.Warn("%s could not be removed from CNFs within %s: they stay on these CNFs until their pods restart", words.Count(len(left), "rule"), u.Timeout)
-			return nil
-		}
-	}
+	return nil
 }
 
 // freeRules removes the finalizers of the controller, and of upstream's, from the rules that are left, so that their definitions can be deleted.
@@ -166,7 +155,7 @@ func (u *Removal) gone(ctx context.Context, objects []client.Object) error {
 				break
 			}
 			if stop := wake.After(ctx, poll); stop != nil {
-				return fmt.Errorf("waiting until %s is deleted: %w: run the same command again", describe(u.Client.Scheme(), obj), errors.Join(stop, err))
+				return fmt.Errorf("waiting until %s is deleted: %w", describe(u.Client.Scheme(), obj), errors.Join(stop, err))
 			}
 		}
 	}
