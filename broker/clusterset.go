@@ -108,9 +108,17 @@ func (s SetChange) Apply(sets []string) []string {
 // clustersets of the broker. It gives rights before the grant that mentions them, so that the cluster can use
 // the grant at once, and takes rights away before anything else: then it publishes that the cluster was
 // removed, so that an older grant does not count there any more. It returns the new grant, which
-// the cluster follows by itself. An interrupted change can be repeated. A cluster can be removed from a clusterset that
-// the broker does not have any more.
-func ChangeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (trust.Grant, error) {
+// the cluster follows by itself. An interrupted change can be repeated, and is, if another one of the same cluster came between. A cluster can
+// be removed from a clusterset that the broker does not have any more.
+func ChangeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (grant trust.Grant, err error) {
+	err = kube.Settled(func() error {
+		grant, err = changeSets(ctx, c, base, sets, change, r, administrator, now)
+		return err
+	})
+	return grant, err
+}
+
+func changeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (trust.Grant, error) {
 	sa := &corev1.ServiceAccount{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(change.Cluster)}, sa); err != nil {
 		return trust.Grant{}, fmt.Errorf("reading the identity of cluster %s: %w", change.Cluster, err)

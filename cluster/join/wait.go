@@ -83,6 +83,9 @@ func connectedTo(members []string) string {
 // unready returns what Wait still waits for, one line each.
 func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	out, err := unreadyAgents(ctx, j.Member)
+	if err == nil && len(out) == 0 {
+		out, err = j.newGateways(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +140,26 @@ func (j *Operation) unpublished(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	return []string{fmt.Sprintf("the gateway has not published the new key of this cluster on the broker yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
+}
+
+// newGateways returns the nodes that have just become gateways and whose agent does not run, one line each. The DaemonSet may not have
+// noticed them yet.
+func (j *Operation) newGateways(ctx context.Context) (out []string, err error) {
+	if len(j.Plan.Gateways) == 0 {
+		return nil, nil
+	}
+	pods := &corev1.PodList{}
+	if err := j.Member.List(ctx, pods, client.InNamespace(cluster.Namespace), client.MatchingLabels{"app": cluster.GatewayName}); err != nil {
+		return nil, fmt.Errorf("listing pods of %s: %w", cluster.GatewayName, err)
+	}
+	for _, node := range j.Plan.Gateways {
+		if !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+			return p.Spec.NodeName == node && p.DeletionTimestamp == nil && unreadyPod(&p) == ""
+		}) {
+			out = append(out, fmt.Sprintf("DaemonSet %s: its pod on node %s is not ready", cluster.GatewayName, node))
+		}
+	}
+	return out, nil
 }
 
 // unreadyAgents returns the DaemonSets and pods that are not ready, one line each.

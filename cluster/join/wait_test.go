@@ -64,10 +64,19 @@ func TestWait(t *testing.T) {
 		objs    []client.Object
 		present []string
 		changes []catalog.CableChange
+		made    []string // nodes that the join has made gateways
 		unseen  bool
 		want    string // empty: all is well
 	}{
 		{name: "alone", objs: append(agents, clustertest.Gateway("active", ""))},
+		{
+			name: "a new gateway, which its DaemonSet has not noticed", objs: append(agents, clustertest.Gateway("active", "")), made: []string{"n2"},
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: its pod on node n2 is not ready",
+		},
+		{
+			name: "a new gateway", made: []string{"n2"}, objs: append(agents, clustertest.Gateway("active", ""),
+				pod(cluster.GatewayName, "n2", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Ready: true}}})),
+		},
 		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
 			"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
 		{name: "connected", objs: append(agents, clustertest.Gateway("active", "", connection("east", "connected", ""))), present: []string{"east"}},
@@ -125,7 +134,7 @@ func TestWait(t *testing.T) {
 			}
 			j := &join.Operation{
 				Member: cluster.Side{Client: clustertest.Client(t, test.objs...)}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
-				Plan: &join.Plan{Present: test.present, Cables: test.changes, Submariner: clustertest.Submariner()}, Report: progress.New(&said),
+				Plan: &join.Plan{Present: test.present, Cables: test.changes, Gateways: test.made, Submariner: clustertest.Submariner()}, Report: progress.New(&said),
 			}
 			err = j.Wait(ctx)
 			if test.want == "" {
