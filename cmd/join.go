@@ -56,7 +56,7 @@ const joinExample = `  # join the cluster of context "west"
   # specify the networks and the gateways
   subctl join broker-info.subm --clustercidr 10.244.0.0/16 --servicecidr 10.96.0.0/12 --gateway-nodes gw-1,gw-2
 
-  # three gateway nodes in different zones, all of them active
+  # two gateway nodes, in different zones if there are several, both active
   subctl join broker-info.subm --gateways 2 --multi-active-gateway
 
   # change one setting of a cluster that has joined

@@ -129,6 +129,9 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 	}
 	if remains.Empty() {
 		report.Done("the cluster at %s is not joined: there is nothing to remove", side.URL)
+		if remains.Kept != "" {
+			report.Warn("the CustomResourceDefinitions are kept: %s", remains.Kept)
+		}
 		return nil
 	}
 	lost, err := o.policiesLost(ctx, g, side.Client, remains)

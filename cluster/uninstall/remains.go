@@ -38,6 +38,8 @@ type Remains struct {
 	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
 	Kept        string
+	// Exports names the CRD of ServiceExports, and says why it is kept; empty if it is not.
+	Exports string
 	// Addresses is the number of objects for global addresses that the globalnet agent has made, if the CRDs are kept.
 	Addresses int
 }
@@ -119,6 +121,7 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
+	hosts := ""
 	for _, def := range all {
 		found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
 		if err != nil {
@@ -133,6 +136,9 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 			return err
 		}
 		for _, o := range names {
+			if kind.Kind == "Broker" {
+				hosts = o.Namespace + "/" + o.Name
+			}
 			if kind.Kind == "Broker" || o.Namespace != cluster.Namespace && !cluster.IsOurs(o.Labels) {
 				r.Kept = fmt.Sprintf("%s %s/%s exists", kind.Kind, o.Namespace, o.Name)
 			}
@@ -144,6 +150,9 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	}
 	if err := r.readExports(ctx, c); err != nil {
 		return err
+	}
+	if hosts != "" {
+		r.Kept = fmt.Sprintf("this cluster hosts a broker (Broker %s)", hosts)
 	}
 	if r.Kept == "" {
 		r.Addresses = 0 // they go with their definitions
@@ -170,7 +179,9 @@ func (r *Remains) readExports(ctx context.Context, c client.Client) error {
 	}
 	if len(exports) == 0 {
 		r.Definitions = append(r.Definitions, found)
+		return nil
 	}
+	r.Exports = fmt.Sprintf("CustomResourceDefinition %s, as ServiceExport %s/%s exists", found.Name, exports[0].Namespace, exports[0].Name)
 	return nil
 }
 
@@ -230,6 +241,9 @@ func (r *Remains) Lines(c client.Client) []string {
 	if r.Kept != "" {
 		out = append(out, "keep the CustomResourceDefinitions: "+r.Kept)
 	}
+	if r.Exports != "" {
+		out = append(out, "keep "+r.Exports)
+	}
 	return out
 }
 
@@ -241,6 +255,9 @@ func (r *Remains) outcome() string {
 	}
 	if r.Kept != "" {
 		stays = append(stays, "the CustomResourceDefinitions")
+	}
+	if r.Exports != "" {
+		stays = append(stays, r.Exports)
 	}
 	if len(stays) == 0 {
 		return "nothing of subctl is left in this cluster"

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -168,7 +169,7 @@ func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 		require.True(t, exists(t, j.c, obj), "%T %s is gone", obj, obj.GetName())
 	}
 	require.Contains(t, j.said.String(), "namespace submariner-operator is kept: it contains ConfigMap notes")
-	require.Contains(t, j.said.String(), "the CustomResourceDefinitions are kept: Broker submariner-k8s-broker/submariner-broker exists")
+	require.Contains(t, j.said.String(), "the CustomResourceDefinitions are kept: this cluster hosts a broker (Broker submariner-k8s-broker/submariner-broker)")
 	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except namespace submariner-operator and the CustomResourceDefinitions\n")
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
 }
@@ -348,4 +349,16 @@ func TestUninstallAfterAGatewayWasUnlabelled(t *testing.T) {
 	again := newJoined(t)
 	again.deaf = []string{"n1"} // n1 is labelled: its gateway must say so
 	require.ErrorContains(t, again.uninstall(t), "node n1: the gateway has not reported that it is clean")
+}
+
+// Others may use ServiceExports, too: their kind is kept while there are any, and the user is told.
+func TestUninstallKeepsServiceExports(t *testing.T) {
+	def, err := cluster.ServiceExports()
+	require.NoError(t, err)
+	j := newJoined(t, def, &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	const kept = "CustomResourceDefinition serviceexports.multicluster.x-k8s.io, as ServiceExport shop/web exists"
+	require.Contains(t, j.remains(t).Lines(j.c), "keep "+kept)
+	require.NoError(t, j.uninstall(t))
+	require.True(t, exists(t, j.c, def))
+	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except "+kept+"\n")
 }
