@@ -87,6 +87,12 @@ func SayReview(report *progress.Reporter, r catalog.Review) {
 	if n := len(r.Refused) - most; n > 0 {
 		report.Warn("and %s more will not be connected", words.Count(n, "pair"))
 	}
+	for _, limited := range r.Limited[:min(len(r.Limited), most)] {
+		report.Warn("%s: %v", limited.Pair, limited.Err)
+	}
+	if n := len(r.Limited) - most; n > 0 {
+		report.Warn("and %s more have gateways that will not be connected", words.Count(n, "pair"))
+	}
 }
 
 // most is the number of pairs or clusters that messages name one by one.

@@ -212,16 +212,20 @@ func TestCable(t *testing.T) {
 	for _, test := range []struct {
 		name, driver string
 		east         []func(*submarinerv1.EndpointSpec) // one gateway each
-		err          string
+		err, limit   string
 	}{
-		{"plain", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", "")}, ""},
-		{"no gateway", "vxlan", nil, ""},
-		{"translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat}, "cluster east refuses: this cluster is behind NAT"},
-		{"translated, encrypted", "wireguard", []func(*submarinerv1.EndpointSpec){nat}, ""},
-		{"one of two is not translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat, config("x", "")}, ""},
-		{"other port", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-port", "4599")}, "cluster east refuses: cluster west uses UDP port 4501 for vxlan and this cluster uses 4599"},
-		{"other VNI", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-id", "7")}, "cluster east refuses: cluster west uses VNI"},
-		{"no key", "wireguard", []func(*submarinerv1.EndpointSpec){config("publicKey", "")}, "cluster west refuses: cluster east announces"},
+		{"two gateways", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", ""), config("x", "")}, "", ""},
+		{"two gateways, for a driver of one", "wireguard", []func(*submarinerv1.EndpointSpec){config("x", ""), config("x", "")}, "",
+			"cluster east has 2 active gateways, of which wireguard connects to one: pods on the nodes of the others lose this connection"},
+		{"one gateway and a standby", "wireguard", []func(*submarinerv1.EndpointSpec){config("x", ""), config(submarinerv1.BackendDrain, submarinerv1.Standby)}, "", ""},
+		{"plain", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", "")}, "", ""},
+		{"no gateway", "vxlan", nil, "", ""},
+		{"translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat}, "cluster east refuses: this cluster is behind NAT", ""},
+		{"translated, encrypted", "wireguard", []func(*submarinerv1.EndpointSpec){nat}, "", ""},
+		{"one of two is not translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat, config("x", "")}, "", ""},
+		{"other port", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-port", "4599")}, "cluster east refuses: cluster west uses UDP port 4501 for vxlan and this cluster uses 4599", ""},
+		{"other VNI", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-id", "7")}, "cluster east refuses: cluster west uses VNI", ""},
+		{"no key", "wireguard", []func(*submarinerv1.EndpointSpec){config("publicKey", "")}, "cluster west refuses: cluster east announces", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var o Objects
@@ -243,6 +247,11 @@ func TestCable(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, test.driver, driver)
 				require.Empty(t, review.Refused)
+				limit := ""
+				for _, l := range review.Limited {
+					limit += l.Err.Error()
+				}
+				require.Equal(t, test.limit, limit)
 				return
 			}
 			require.ErrorContains(t, err, test.err)

@@ -115,6 +115,38 @@ func (c *Catalog) standIn(pair policy.Pair, dec policy.Decision) (driver, why st
 	return "", ""
 }
 
+// limited returns what the driver of a decision leaves unconnected, as clusters of the pair have more active gateways than it connects to, and no
+// other driver stands in; nil if it leaves nothing.
+func (c *Catalog) limited(pair policy.Pair, dec policy.Decision) error {
+	d := drivers.Find(dec.Driver)
+	if d == nil || d.Properties().MaxGateways == 0 {
+		return nil
+	}
+	if in, _ := c.standIn(pair, dec); in != "" {
+		return nil
+	}
+	var several []string
+	for _, cluster := range []policy.Cluster{pair.X, pair.Y} {
+		active := 0
+		for _, g := range c.gateways[cluster.ID] {
+			if g.Drain != cable.Standby {
+				active++
+			}
+		}
+		if active > d.Properties().MaxGateways {
+			several = append(several, fmt.Sprintf("cluster %s has %d active gateways", cluster.ID, active))
+		}
+	}
+	if several == nil {
+		return nil
+	}
+	most := "one"
+	if n := d.Properties().MaxGateways; n > 1 {
+		most = fmt.Sprint(n)
+	}
+	return fmt.Errorf("%s, of which %s connects to %s: pods on the nodes of the others lose this connection", strings.Join(several, ", "), dec.Driver, most)
+}
+
 // refusal returns the reason why the driver of a decision cannot connect any two gateways
 // of the pair; nil if it can, or if gateways are not known.
 func (c *Catalog) refusal(pair policy.Pair, dec policy.Decision) error {

@@ -26,9 +26,11 @@ type Review struct {
 	Lacking map[string]map[string]error
 	// Refused are the pairs that offer the driver, but that the driver cannot connect.
 	Refused []Refusal
+	// Limited are the pairs in which the driver connects fewer gateways of a cluster than are active.
+	Limited []Refusal
 }
 
-// Refusal is a pair that a driver cannot connect.
+// Refusal is a pair that a driver cannot connect, or some gateways of which it cannot connect.
 type Refusal struct {
 	Pair   policy.Pair
 	Driver string
@@ -92,5 +94,7 @@ func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
 	}
 	if err := c.refusal(pair, is); err != nil {
 		r.Refused = append(r.Refused, Refusal{pair, is.Driver, err})
+	} else if err := c.limited(pair, is); err != nil {
+		r.Limited = append(r.Limited, Refusal{pair, is.Driver, err})
 	}
 }
