@@ -34,26 +34,28 @@ import (
 //	    tier: !edge
 //	  cableDriver: {name: wireguard}
 //
-// ReadFile returns an error if a document is something else. It does not validate the
-// policies; Check does. It ignores status.
+// ReadFile returns an error for each document that is something else, with the others. It does not
+// validate the policies; Check does. It ignores status.
 func ReadFile(data []byte) (Manifest, error) {
-	var out Manifest
+	m, errs := readFile(data)
+	return m, errors.Join(errs...)
+}
+
+func readFile(data []byte) (out Manifest, errs []error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var doc yaml.Node
 		err := decoder.Decode(&doc)
 		switch {
-		case errors.Is(err, io.EOF) && len(out.Policies) == 0:
-			return out, errors.New("it contains no policy")
+		case errors.Is(err, io.EOF) && len(out.Policies) == 0 && errs == nil:
+			return out, []error{errors.New("it contains no policy")}
 		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
-			return out, fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return out, errs
+		case err != nil: // what follows cannot be read
+			return out, append(errs, fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: ")))
 		}
 		if root := doc.Content[0]; root.Tag != "!!null" {
-			if err := out.read(root); err != nil {
-				return out, err
-			}
+			errs = append(errs, out.read(root)...)
 		}
 	}
 }
@@ -78,9 +80,9 @@ type shortSpec struct {
 }
 
 // read adds an object, or the objects of a list.
-func (m *Manifest) read(root *yaml.Node) error {
+func (m *Manifest) read(root *yaml.Node) (errs []error) {
 	if root.Kind != yaml.MappingNode {
-		return fmt.Errorf("the object at line %d: it is not a YAML mapping (KEY: VALUE)", root.Line)
+		return []error{fmt.Errorf("the object at line %d: it is not a YAML mapping (KEY: VALUE)", root.Line)}
 	}
 	var kind string
 	var items *yaml.Node
@@ -94,11 +96,9 @@ func (m *Manifest) read(root *yaml.Node) error {
 	}
 	if strings.HasSuffix(kind, "List") && items != nil {
 		for _, item := range items.Content {
-			if err := m.read(item); err != nil {
-				return err
-			}
+			errs = append(errs, m.read(item)...)
 		}
-		return nil
+		return errs
 	}
 	text, err := toJSON(root)
 	switch {
@@ -107,7 +107,7 @@ func (m *Manifest) read(root *yaml.Node) error {
 		if err = m.readConfigMap(text); err == nil {
 			return nil
 		}
-		return fmt.Errorf("the ConfigMap at line %d: %w", root.Line, err)
+		return []error{fmt.Errorf("the ConfigMap at line %d: %w", root.Line, err)}
 	default:
 		var p *v1alpha1.CablePolicies
 		if p, err = readPolicy(text); err == nil {
@@ -115,7 +115,7 @@ func (m *Manifest) read(root *yaml.Node) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the policy at line %d: %w", root.Line, err)
+	return []error{fmt.Errorf("the policy at line %d: %w", root.Line, err)}
 }
 
 // readPolicy parses a policy in either form.

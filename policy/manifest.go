@@ -43,10 +43,9 @@ func Load(names []string, contents [][]byte) (Manifest, error) {
 		from[key] = file
 	}
 	for i, name := range names {
-		m, err := ReadFile(contents[i])
-		if err != nil {
+		m, mistakes := readFile(contents[i])
+		for _, err := range mistakes {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-			continue
 		}
 		for _, p := range m.Policies {
 			strip(p)
