@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
 )
@@ -35,14 +37,29 @@ const maxStatus = 1 << 20
 // maxIneffective is how many objects without effect are listed for a pod.
 const maxIneffective = 10
 
-// PodStatuses returns what each pod of each CNF does.
+// PodStatuses returns what each pod of each CNF does. A pod that has not reported yet is one with a problem; reports of pods that are gone are left out.
 func (v *View) PodStatuses() []PodStatus {
 	out := []PodStatus{}
+	type cnf struct{ namespace, purpose string }
+	silent := map[cnf]map[string]corev1.Pod{} // the pods of each CNF that is known
+	for _, c := range v.CNFs {
+		pods := map[string]corev1.Pod{}
+		for _, p := range c.Pods {
+			pods[p.Name] = p
+		}
+		silent[cnf{c.Deployment.Namespace, c.Purpose()}] = pods
+	}
 	for _, s := range v.Statuses {
 		for _, i := range s.Status.Information {
 			p := PodStatus{
 				Namespace: cmp.Or(i.Namespace, s.Namespace), Purpose: cmp.Or(i.Purpose, s.Labels[sdewan.PurposeLabel]), Pod: i.Name, Node: i.Node, IP: i.IP,
 				Uplinks: []string{}, Tunnels: []string{}, Problems: []string{},
+			}
+			if pods, known := silent[cnf{p.Namespace, p.Purpose}]; known {
+				if _, lives := pods[p.Pod]; !lives {
+					continue
+				}
+				delete(pods, p.Pod)
 			}
 			if s.Status.AppliedTime != nil {
 				p.Read = s.Status.AppliedTime.UTC().Format("2006-01-02T15:04:05Z")
@@ -53,6 +70,14 @@ func (v *View) PodStatuses() []PodStatus {
 				p.parse(i.Status)
 			}
 			out = append(out, p)
+		}
+	}
+	for c, pods := range silent {
+		for name, pod := range pods {
+			out = append(out, PodStatus{
+				Namespace: c.namespace, Purpose: c.purpose, Pod: name, Node: pod.Spec.NodeName, IP: pod.Status.PodIP,
+				Uplinks: []string{}, Tunnels: []string{}, Problems: []string{"it has not reported yet: wait, or see subctl sdewan show cnfs"},
+			})
 		}
 	}
 	slices.SortFunc(out, func(a, b PodStatus) int {
