@@ -317,10 +317,27 @@ func sdewanService(t *testing.T) {
 	kubectl(t, sdewanCluster, "rollout", "status", "deployment/httpd", "--timeout=120s")
 	applyIn(t, "default", manifest(t, "service.yaml"))
 	inSync(t, "default")
+	reaches := func(host, at string) {
+		t.Helper()
+		eventually(t, 10*time.Second, func() error {
+			out, err := onHost(host, "get", "http://"+at+"/", "--timeout", "3s")
+			if err != nil || !strings.Contains(out, "pod=httpd-") {
+				return fmt.Errorf("%s: %w: %s", at, err, out)
+			}
+			return nil
+		})
+	}
+	reaches("client", "192.168.1.254:2288")
+	reaches("internet", "198.51.100.10:2288")
+	reaches("internet", "203.0.113.10:2288")
+
+	kubectl(t, sdewanCluster, "-n", "default", "annotate", "deployment", "edge", "sdewan.subctl.io/service-zones=wan1")
+	kubectl(t, sdewanCluster, "-n", "default", "annotate", "service", "httpd-svc", `sdewan.subctl.io/expose={"purpose":"cnf-1","zone":"wan1","ports":[{"port":8080,"as":8088}]}`)
+	reaches("internet", "198.51.100.10:8088")
+	kubectl(t, sdewanCluster, "-n", "default", "annotate", "service", "httpd-svc", "sdewan.subctl.io/expose-")
 	eventually(t, 10*time.Second, func() error {
-		out, err := onHost("client", "get", "http://192.168.1.254:2288/", "--timeout", "3s")
-		if err != nil || !strings.Contains(out, "pod=httpd-") {
-			return fmt.Errorf("%w: %s", err, out)
+		if out, err := onHost("internet", "get", "http://198.51.100.10:8088/", "--timeout", "1s"); err == nil {
+			return fmt.Errorf("it is still exposed: %s", out)
 		}
 		return nil
 	})
