@@ -7,6 +7,7 @@ package cnf
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -33,7 +34,11 @@ func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	p.services()
 	p.nats(true)
 	p.zoneNAT()
+	for _, h := range p.hidden { // after what the user has decided for their sources
+		p.hide(h.note, h.translation)
+	}
 	p.nats(false)
+	p.toCluster()
 	p.control()
 	if t, any := p.table.object(); any {
 		p.put(t)
@@ -48,6 +53,10 @@ type plan struct {
 	state  dataplane.State
 	table  table
 	zones  []*zone // in the order of creation
+	// nearby is what connected returns when all routes are planned, or nil before it is needed. inCluster are the addresses beyond, to which ports of
+	// the CNF lead, and hidden the redirects to them.
+	nearby, inCluster []netip.Prefix
+	hidden            []hidden
 	tunnels
 	report Report
 }

@@ -52,8 +52,8 @@ func (p *plan) dnat(r rest.Redirect) error {
 	for _, rule := range rules {
 		p.table.add(src.chain("prerouting"), r.Name, rule)
 	}
-	if to, err := parseIP(r.DestIP); err == nil && p.behindDefault(to) {
-		p.hide(r.Name, t)
+	if to, err := parseIP(r.DestIP); err == nil && r.Dest == "" && p.behindDefault(to) { // with a zone, it is not in the cluster
+		p.hidden = append(p.hidden, hidden{r.Name, t})
 	}
 	p.reflect(r, src, then)
 	return nil
@@ -242,6 +242,12 @@ func (p *plan) nat(n rest.NAT) error {
 	return nil
 }
 
+// hidden is a translation of destinations whose client the cluster does not see: see hide.
+type hidden struct {
+	note string
+	translation
+}
+
 // hide plans that the cluster, which is where the default route leads, sees the CNF as the client of what a port of the CNF leads to: its replies
 // must come back through the CNF.
 func (p *plan) hide(note string, t translation) {
@@ -250,7 +256,7 @@ func (p *plan) hide(note string, t translation) {
 	if err1 != nil || err2 != nil || p.world.Default == "" {
 		return // the first two have been reported
 	}
-	p.reachable(to)
+	p.leadsTo(to)
 	c := conditions{words: []string{"ct status dnat", "ip daddr " + to.String()}}
 	c.protocolsAndPorts(names, "", t.toPort)
 	if text, err := c.text(); err == nil {
@@ -273,7 +279,7 @@ func (p *plan) services() {
 			p.problem(rest.Services, s.Name, "%v", err)
 			continue
 		}
-		p.reachable(ip)
+		p.leadsTo(ip)
 		to := netip.AddrPortFrom(ip, dport)
 		p.table.add("nat_prerouting", s.Name, fmt.Sprintf("meta nfproto ipv4 fib daddr type local tcp dport %d dnat ip to %v", port, to))
 		p.table.add("nat_postrouting", s.Name, fmt.Sprintf("ct status dnat ip daddr %v tcp dport %d ct original proto-dst %d masquerade", ip, dport, port))

@@ -32,6 +32,7 @@ var bases = []base{
 	{"mark_prerouting", "filter", "prerouting", -151},
 	{"uplink_prerouting", "filter", "prerouting", -150},
 	{"nat_prerouting", "nat", "prerouting", -100},
+	{"uplink_translated", "filter", "prerouting", -90},
 	{"mark_input", "filter", "input", -150},
 	{"fw_input", "filter", "input", 0},
 	{"mark_forward", "filter", "forward", -150},

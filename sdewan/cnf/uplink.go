@@ -95,21 +95,32 @@ func (p *plan) uplinkRoutes(u uplink) {
 	}
 }
 
-// behindDefault reports whether the default route of the pod leads to an address, which is then in the cluster, or behind it.
+// behindDefault reports whether only the default route of the pod, which is that of the cluster's network, leads to an address.
 func (p *plan) behindDefault(to netip.Addr) bool {
-	return p.world.Default != "" && !slices.ContainsFunc(p.connected(), func(n netip.Prefix) bool { return n.Contains(to) })
+	if p.nearby == nil {
+		p.nearby = p.connected()
+	}
+	return p.world.Default != "" && !slices.ContainsFunc(p.nearby, func(n netip.Prefix) bool { return n.Contains(to) })
 }
 
-// reachable plans that what arrives on an uplink can reach an address behind the default route of the pod, to which a port of the CNF leads, such as
-// that of a Service: the default routes of the uplinks' tables lead elsewhere.
-func (p *plan) reachable(to netip.Addr) {
-	if !p.behindDefault(to) || !p.runs("mwan3") {
+// toCluster plans that what arrives on an uplink, and is translated to an address behind the default route of the pod, such as that of a Service,
+// takes that route, and not the one in the table of the uplink. Nothing else for that address does.
+func (p *plan) toCluster() {
+	var from []string
+	for _, u := range p.world.uplinks() {
+		from = append(from, u.Device)
+	}
+	if len(p.inCluster) == 0 || len(from) == 0 || !p.runs("mwan3") {
 		return
 	}
-	for _, u := range p.world.uplinks() {
-		if u.Device != p.world.Default {
-			p.put(dataplane.Multipath{Table: u.table(), Dst: netip.PrefixFrom(to, to.BitLen()), Hops: []dataplane.Hop{{Via: p.world.DefaultVia, Dev: p.world.Default, Weight: 1}}})
-		}
+	p.table.add("uplink_translated", "", devices("iifname", from), "meta nfproto ipv4 ct status dnat", nets("daddr", compact(p.inCluster)), setPacket(dataplane.UplinkNone))
+	p.put(dataplane.MarkRule{Priority: dataplane.UplinkArrivalPriority, Mark: dataplane.UplinkNone, Mask: dataplane.UplinkMask, Table: MainTable})
+}
+
+// leadsTo notes that a port of the CNF leads to an address.
+func (p *plan) leadsTo(to netip.Addr) {
+	if p.behindDefault(to) {
+		p.inCluster = append(p.inCluster, netip.PrefixFrom(to, to.BitLen()))
 	}
 }
 
@@ -140,15 +151,19 @@ func (p *plan) connected() []netip.Prefix {
 	return compact(out)
 }
 
+// otherMarks are the bits of marks that are not ours.
+const otherMarks = ^uint32(dataplane.UplinkMask)
+
+// setPacket returns the statement that marks a packet.
+func setPacket(mark uint32) string { return fmt.Sprintf("meta mark set meta mark & %#x | %#04x", otherMarks, mark) }
+
 // steer plans the chains that every packet passes. For a packet of a connection that has an uplink, or needs none, one look at the
 // connection mark is all: throughput depends on it.
 func (p *plan) steer(ups []uplink) {
-	const others = ^uint32(dataplane.UplinkMask) // the bits of marks that are not ours
 	byConnection := func(verdicts []string) string {
 		return fmt.Sprintf("ct mark & %#x vmap { %s }", dataplane.UplinkMask, strings.Join(verdicts, ", "))
 	}
-	setConnection := func(mark uint32) string { return fmt.Sprintf("ct mark set ct mark & %#x | %#04x", others, mark) }
-	setPacket := func(mark uint32) string { return fmt.Sprintf("meta mark set meta mark & %#x | %#04x", others, mark) }
+	setConnection := func(mark uint32) string { return fmt.Sprintf("ct mark set ct mark & %#x | %#04x", otherMarks, mark) }
 	p.table.add("uplink_prerouting", "", "meta nfproto ipv4 jump uplink")
 	p.table.add("uplink_output", "", fmt.Sprintf("meta nfproto ipv4 meta mark & %#x == 0 jump uplink", dataplane.UplinkMask)) // pings that track uplinks have a mark
 	local := nets("daddr", p.connected())

@@ -17,8 +17,6 @@ type World struct {
 	Addrs []Addr
 	// Default is the device of the default route of the main table, or "".
 	Default string
-	// DefaultVia is its router, or the zero Addr.
-	DefaultVia netip.Addr
 	// Routes are the other routes of the main table that programs besides this one have made: those to connected networks, for one.
 	Routes []MainRoute
 	// API are the addresses and ports at which the pod serves its REST API and the probe of its readiness. Nothing in a plan concerns

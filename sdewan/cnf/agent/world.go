@@ -33,7 +33,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 			gateways[r.Dev] = r.Via
 		}
 		if best < 0 || r.Metric < best {
-			best, w.Default, w.DefaultVia = r.Metric, r.Dev, r.Via
+			best, w.Default = r.Metric, r.Dev
 		}
 	}
 	w.API = a.served(w)
