@@ -108,7 +108,7 @@ func (s SetChange) Apply(sets []string) []string {
 // clustersets of the broker. It gives rights before the grant that mentions them, so that the cluster can use
 // the grant at once, and takes rights away before anything else: then it publishes that the cluster was
 // removed, so that an older grant does not count there any more. It returns the new grant, which
-// the cluster follows by itself. An interrupted change can be repeated, and is, if another one of the same cluster came between. A cluster can
+// the cluster follows by itself. An interrupted change can be repeated, and is, if another change of the same cluster came between. A cluster can
 // be removed from a clusterset that the broker does not have any more.
 func ChangeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (grant trust.Grant, err error) {
 	err = kube.Settled(func() error {

@@ -17,8 +17,8 @@ rights and the kinds of the rules, and so all rules.
 
 While there are rules, nothing is removed without --force, with which they are deleted, too. CNFs
 themselves are Deployments of users: they stay, and their pods continue with the configuration that
-they have, so that none becomes an open router. A new pod forwards nothing. To take rules from
-CNFs, delete them with kubectl before, while the controller runs.
+they have, so that none becomes an open router. To take rules from CNFs, delete them with kubectl
+before, while the controller runs.
 
 Namespace sdewan-system stays if it contains objects of others.`
 
@@ -47,7 +47,7 @@ func newSdewanUninstall(g *globals) *cobra.Command {
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
 	f.BoolVar(&o.force, "force", false, "also delete the rules of users")
-	cli.TimeLimit(c, &o.timeout, time.Minute, "time limit for ending the controller, and then for the rest")
+	cli.TimeLimit(c, &o.timeout, time.Minute, "time limit for ending the controller, for deleting the kinds, and for the namespace, each")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }

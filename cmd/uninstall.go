@@ -132,6 +132,9 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		if remains.Kept != "" {
 			report.Warn("the CustomResourceDefinitions are kept: %s", remains.Kept)
 		}
+		if remains.Exports != "" {
+			report.Warn("kept: %s", remains.Exports)
+		}
 		return nil
 	}
 	lost, err := o.policiesLost(ctx, g, side.Client, remains)

@@ -14,7 +14,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// ReadFile parses one or more documents in YAML or JSON: policies, ConfigMaps, and Lists of
+// readFile parses one or more documents in YAML or JSON: policies, ConfigMaps, and Lists of
 // them, as kubectl prints them. A policy has one of two forms. The form of the API:
 //
 //	kind: CablePolicies
@@ -34,13 +34,8 @@ import (
 //	    tier: !edge
 //	  cableDriver: {name: wireguard}
 //
-// ReadFile returns an error for each document that is something else, with the others. It does not
+// readFile returns the documents that it can read, and an error for each other one. It does not
 // validate the policies; Check does. It ignores status.
-func ReadFile(data []byte) (Manifest, error) {
-	m, errs := readFile(data)
-	return m, errors.Join(errs...)
-}
-
 func readFile(data []byte) (out Manifest, errs []error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {

@@ -29,7 +29,7 @@ func FuzzPolicy(f *testing.F) {
 		{ID: "north", Sets: []string{submarinerv1.DefaultClusterSet, "blue"}, MustEncrypt: true},
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, _ = ReadFile(text)
+		_, _ = readFile(text)
 		p := &v1alpha1.CablePolicies{}
 		if json.Unmarshal(text, p) != nil {
 			return

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -97,7 +98,8 @@ func TestReadFile(t *testing.T) {
 		{"two", "---\n# nothing\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n---\nkind: CablePolicies\nmetadata: {name: b}\nspec: [{name: ipsec}]\n", "a: any | any | vxlan\nb: any | any | ipsec"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := ReadFile([]byte(test.text))
+			m, errs := readFile([]byte(test.text))
+			err := errors.Join(errs...)
 			require.NoError(t, err)
 			var got []string
 			for _, cm := range m.ConfigMaps {
@@ -137,7 +139,8 @@ func TestReadFileMistakes(t *testing.T) {
 		"kind: CablePolicies\nspec: {leftClusterSelector: {matchLabels: {}, env: x}}":     `the policy at line 1: spec: unknown field "env"`,
 		"kind: CablePolicies\nspec: [{name: ipsec}]\nmetadata: {nmae: x}":                 `the policy at line 1: unknown field "nmae"`,
 	} {
-		_, err := ReadFile([]byte(text))
+		_, errs := readFile([]byte(text))
+		err := errors.Join(errs...)
 		require.EqualError(t, err, want, text)
 	}
 }

@@ -127,6 +127,7 @@ func slimIngress(i *submarinerv1.GlobalIngressIP) *submarinerv1.GlobalIngressIP 
 func slimEndpointSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	slim := &discoveryv1.EndpointSlice{ObjectMeta: slimMeta(s.ObjectMeta), AddressType: s.AddressType}
 	keepLabel(&slim.ObjectMeta, s.ObjectMeta, discoveryv1.LabelServiceName)
+	slim.Endpoints = make([]discoveryv1.Endpoint, 0, len(s.Endpoints))
 	for _, ep := range s.Endpoints {
 		e := discoveryv1.Endpoint{Addresses: exact(ep.Addresses)}
 		if ep.TargetRef != nil {

@@ -153,10 +153,11 @@ func (j *Operation) newGateways(ctx context.Context) (out []string, err error) {
 		return nil, fmt.Errorf("listing pods of %s: %w", cluster.GatewayName, err)
 	}
 	for _, node := range j.Plan.Gateways {
-		if !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
-			return p.Spec.NodeName == node && p.DeletionTimestamp == nil && unreadyPod(&p) == ""
-		}) {
-			out = append(out, fmt.Sprintf("DaemonSet %s: its pod on node %s is not ready", cluster.GatewayName, node))
+		at := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node && p.DeletionTimestamp == nil })
+		if at < 0 {
+			out = append(out, fmt.Sprintf("DaemonSet %s: there is no pod on node %s yet: do its taints allow one?", cluster.GatewayName, node))
+		} else if text := unreadyPod(&pods.Items[at]); text != "" {
+			out = append(out, text)
 		}
 	}
 	return out, nil

@@ -71,7 +71,7 @@ func TestWait(t *testing.T) {
 		{name: "alone", objs: append(agents, clustertest.Gateway("active", ""))},
 		{
 			name: "a new gateway, which its DaemonSet has not noticed", objs: append(agents, clustertest.Gateway("active", "")), made: []string{"n2"},
-			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: its pod on node n2 is not ready",
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: there is no pod on node n2 yet: do its taints allow one?",
 		},
 		{
 			name: "a new gateway", made: []string{"n2"}, objs: append(agents, clustertest.Gateway("active", ""),

@@ -154,6 +154,9 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	if hosts != "" {
 		r.Kept = fmt.Sprintf("this cluster hosts a broker (Broker %s)", hosts)
 	}
+	if r.Kept != "" {
+		r.Exports = "" // it is one of them
+	}
 	if r.Kept == "" {
 		r.Addresses = 0 // they go with their definitions
 	} else {

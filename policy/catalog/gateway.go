@@ -129,7 +129,7 @@ func (c *Catalog) limited(pair policy.Pair, dec policy.Decision) error {
 	for _, cluster := range []policy.Cluster{pair.X, pair.Y} {
 		active := 0
 		for _, g := range c.gateways[cluster.ID] {
-			if g.Drain != cable.Standby {
+			if g.Drain != cable.Standby && g.Drain != cable.Drained {
 				active++
 			}
 		}
@@ -144,7 +144,7 @@ func (c *Catalog) limited(pair policy.Pair, dec policy.Decision) error {
 	if n := d.Properties().MaxGateways; n > 1 {
 		most = fmt.Sprint(n)
 	}
-	return fmt.Errorf("%s, of which %s connects to %s: pods on the nodes of the others lose this connection", strings.Join(several, ", "), dec.Driver, most)
+	return fmt.Errorf("%s, of which %s connects to %s: pods on the nodes of the other gateways lose this connection", strings.Join(several, ", "), dec.Driver, most)
 }
 
 // refusal returns the reason why the driver of a decision cannot connect any two gateways

@@ -27,10 +27,16 @@ type Review struct {
 	// Refused are the pairs that offer the driver, but that the driver cannot connect.
 	Refused []Refusal
 	// Limited are the pairs in which the driver connects fewer gateways of a cluster than are active.
-	Limited []Refusal
+	Limited []Limit
 }
 
-// Refusal is a pair that a driver cannot connect, or some gateways of which it cannot connect.
+// Limit is a pair some gateways of which a driver does not connect.
+type Limit struct {
+	Pair policy.Pair
+	Err  error
+}
+
+// Refusal is a pair that a driver cannot connect.
 type Refusal struct {
 	Pair   policy.Pair
 	Driver string
@@ -95,6 +101,6 @@ func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
 	if err := c.refusal(pair, is); err != nil {
 		r.Refused = append(r.Refused, Refusal{pair, is.Driver, err})
 	} else if err := c.limited(pair, is); err != nil {
-		r.Limited = append(r.Limited, Refusal{pair, is.Driver, err})
+		r.Limited = append(r.Limited, Limit{pair, err})
 	}
 }

@@ -422,8 +422,9 @@ func sdewanUninstalled(t *testing.T) {
 	}
 	// The CNF, which still runs, keeps its firewall and its uplinks.
 	kubectl(t, sdewanCluster, "rollout", "status", "deployment/edge", "--timeout=30s")
-	_, err = onHost("client", "get", "http://192.0.2.80:80/", "--timeout", "2s")
-	require.Error(t, err, "rejected")
+	out, err = onHost("client", "get", "http://192.0.2.80:80/", "--timeout", "5s")
+	require.Error(t, err)
+	require.Contains(t, out, "refused")
 	require.NotEmpty(t, seenAs(t, "client", "http://192.0.2.80:8080/", 1))
 	require.Contains(t, inPod(t, "default", "edge", "nft", "list", "ruleset"), "19900")
 	out, err = sh("subctl", "sdewan", "show", "rules", "--context", sdewanCluster)

@@ -155,7 +155,9 @@ func (p *plan) connected() []netip.Prefix {
 const otherMarks = ^uint32(dataplane.UplinkMask)
 
 // setPacket returns the statement that marks a packet.
-func setPacket(mark uint32) string { return fmt.Sprintf("meta mark set meta mark & %#x | %#04x", otherMarks, mark) }
+func setPacket(mark uint32) string {
+	return fmt.Sprintf("meta mark set meta mark & %#x | %#04x", otherMarks, mark)
+}
 
 // steer plans the chains that every packet passes. For a packet of a connection that has an uplink, or needs none, one look at the
 // connection mark is all: throughput depends on it.

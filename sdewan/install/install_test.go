@@ -75,7 +75,7 @@ func TestRemove(t *testing.T) {
 	d, err := edge().Deployment()
 	require.NoError(t, err)
 	d.Namespace = ns
-	require.NoError(t, c.Create(t.Context(), d))
+	require.Eventually(t, func() bool { return c.Create(t.Context(), d) == nil }, time.Minute, 50*time.Millisecond, "as soon as the API server has noticed that the webhooks are gone")
 	policy := &batch.Mwan3Policy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: ns, Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}, Finalizers: []string{"rule.finalizers.sdewan.akraino.org"}}}
 	policy.Spec.Members = []batch.Mwan3PolicyMember{{Network: "wan1"}}
 	require.NoError(t, c.Create(t.Context(), policy))
@@ -84,14 +84,16 @@ func TestRemove(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1 rule in namespace "+ns, remains.CountRules())
 	lines := remains.Lines(c.Scheme())
-	require.Equal(t, "delete Mwan3Policy "+ns+"/p, which the pods of its CNF keep", lines[0])
+	require.Equal(t, "delete Mwan3Policy "+ns+"/p (the pods of its CNF keep it)", lines[0])
 	require.Equal(t, "delete Namespace sdewan-system", lines[len(lines)-1])
 	require.NotContains(t, strings.Join(lines, "\n"), "edge")
 
 	// A finalizer of others keeps the rule, and so its kind: the user is told which.
 	require.NoError(t, c.Patch(t.Context(), policy, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/theirs"}]`))))
-	u := &Removal{Client: c, Report: progress.New(&bytes.Buffer{}), Timeout: 5 * time.Second}
-	require.ErrorContains(t, u.Run(t.Context(), remains), "time limit of 5s: Mwan3Policy "+ns+"/p has the finalizer \"example.com/theirs\", which another program has set: remove it")
+	var said bytes.Buffer
+	u := &Removal{Client: c, Report: progress.New(&said), Timeout: 20 * time.Second}
+	require.ErrorContains(t, u.Run(t.Context(), remains), "time limit of 20s: Mwan3Policy "+ns+"/p has the finalizer \"example.com/theirs\", which another program has set: remove it")
+	require.Contains(t, said.String(), "CNFs whose pods run keep their configuration")
 	require.NoError(t, c.Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`))))
 
 	remains, err = ReadRemains(t.Context(), c)
@@ -99,6 +101,7 @@ func TestRemove(t *testing.T) {
 	var out bytes.Buffer
 	u = &Removal{Client: c, Report: progress.New(&out), Timeout: time.Minute}
 	require.NoError(t, u.Run(t.Context(), remains))
+	require.Contains(t, out.String(), "SD-EWAN is removed")
 	nothingLeft(t, c)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(d), d))
 	none, err := kube.Optional(t.Context(), c, &corev1.Namespace{}, client.ObjectKey{Name: Namespace})

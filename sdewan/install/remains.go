@@ -114,7 +114,7 @@ func allRules(ctx context.Context, c client.Client) ([]sdewan.Rule, error) {
 func (r *Remains) Lines(s *runtime.Scheme) []string {
 	var out []string
 	for _, rule := range slices.Backward(r.Rules) {
-		out = append(out, "delete "+describe(s, rule)+", which the pods of its CNF keep")
+		out = append(out, "delete "+describe(s, rule)+" (the pods of its CNF keep it)")
 	}
 	out = append(out, Lines(s, "delete", slices.Concat(r.Objects, r.Definitions))...)
 	switch {
@@ -150,7 +150,7 @@ func CheckRemovalRights(ctx context.Context, c client.Client, where string) erro
 		rights = append(rights, kube.NewRight("list", kind.Group, kube.Resource(kind), Namespace))
 	}
 	for _, k := range sdewan.Kinds() {
-		for _, verb := range []string{"list", "delete", "patch"} {
+		for _, verb := range []string{"list", "patch"} {
 			rights = append(rights, kube.NewRight(verb, k.GVK.Group, k.Resource, ""))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,11 +22,11 @@ import (
 )
 
 // Removal removes SD-EWAN from a cluster. CNFs, which are Deployments of users, continue with the configuration that they have: to take it from
-// them would make open routers of them, whose tunnels are gone and whose traffic leaves in clear.
+// them would leave open routers without tunnels, whose traffic leaves in clear.
 type Removal struct {
 	Client  client.Client
 	Report  *progress.Reporter
-	Timeout time.Duration // for ending the controller, and then for the rest
+	Timeout time.Duration // for ending the controller, for deleting the kinds, and for the namespace, each
 }
 
 // Run removes remains. First the controller, so that it changes no CNF while its rules are deleted. It may be repeated.
@@ -43,13 +44,16 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 	if len(r.Rules) > 0 {
 		u.Report.Step("deleting %s", r.CountRules())
 	}
-	if err := u.freeRules(ctx); err != nil {
-		return err
+	if err := u.free(ctx); err != nil {
+		return again(err)
 	}
 	for _, obj := range slices.Concat(r.Definitions, r.Objects) { // what pods wrote while they ended, too
 		if err := u.delete(ctx, obj); err != nil {
 			return err
 		}
+	}
+	if len(r.Rules) > 0 { // before anything can take long: when this is run again, there are no rules
+		u.Report.Warn("CNFs whose pods run keep their configuration: to end that, delete their Deployments")
 	}
 	if err := u.gone(ctx, slices.Concat(r.Definitions, r.Objects)); err != nil {
 		if held := u.held(ctx); held != "" {
@@ -63,9 +67,6 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 		}
 	}
 	u.Report.Done("SD-EWAN is removed")
-	if len(r.Rules) > 0 {
-		u.Report.Warn("CNFs whose pods run keep their configuration: delete their Deployments, or restart the pods, which then forward nothing")
-	}
 	return nil
 }
 
@@ -105,6 +106,18 @@ func (u *Removal) leaveNamespace(ctx context.Context, ns *corev1.Namespace) erro
 		return again(err)
 	}
 	return nil
+}
+
+// free calls freeRules until the API server has noticed that the webhooks, which it would ask, are gone.
+func (u *Removal) free(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, u.Timeout)
+	defer cancel()
+	for {
+		err := u.freeRules(ctx)
+		if !apierrors.IsInternalError(err) || wake.After(waiting, poll) != nil {
+			return err
+		}
+	}
 }
 
 // freeRules removes the finalizers of the controller, and of upstream's, from the rules that are left, so that their definitions can be deleted.

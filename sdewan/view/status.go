@@ -31,13 +31,16 @@ type PodStatus struct {
 	ineffective int // objects without effect
 }
 
+// maxReported is how many pods of a CNF the controller asks. Of a CNF with so many, all reports are shown, and no missing one.
+const maxReported = 16
+
 // maxStatus is the longest answer of a pod that is looked at, in bytes.
 const maxStatus = 1 << 20
 
 // maxIneffective is how many objects without effect are listed for a pod.
 const maxIneffective = 10
 
-// PodStatuses returns what each pod of each CNF does. A pod that has not reported yet is one with a problem; reports of pods that are gone are left out.
+// PodStatuses returns what each pod of each CNF does. A pod that has not reported yet has a problem; reports of pods that are gone are left out.
 func (v *View) PodStatuses() []PodStatus {
 	out := []PodStatus{}
 	type cnf struct{ namespace, purpose string }
@@ -45,7 +48,9 @@ func (v *View) PodStatuses() []PodStatus {
 	for _, c := range v.CNFs {
 		pods := map[string]corev1.Pod{}
 		for _, p := range c.Pods {
-			pods[p.Name] = p
+			if ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded; !ended && len(pods) < maxReported {
+				pods[p.Name] = p
+			}
 		}
 		silent[cnf{c.Deployment.Namespace, c.Purpose()}] = pods
 	}
@@ -55,7 +60,7 @@ func (v *View) PodStatuses() []PodStatus {
 				Namespace: cmp.Or(i.Namespace, s.Namespace), Purpose: cmp.Or(i.Purpose, s.Labels[sdewan.PurposeLabel]), Pod: i.Name, Node: i.Node, IP: i.IP,
 				Uplinks: []string{}, Tunnels: []string{}, Problems: []string{},
 			}
-			if pods, known := silent[cnf{p.Namespace, p.Purpose}]; known {
+			if pods, known := silent[cnf{p.Namespace, p.Purpose}]; known && len(s.Status.Information) < maxReported {
 				if _, lives := pods[p.Pod]; !lives {
 					continue
 				}
@@ -73,6 +78,9 @@ func (v *View) PodStatuses() []PodStatus {
 		}
 	}
 	for c, pods := range silent {
+		if len(pods) >= maxReported {
+			continue
+		}
 		for name, pod := range pods {
 			out = append(out, PodStatus{
 				Namespace: c.namespace, Purpose: c.purpose, Pod: name, Node: pod.Spec.NodeName, IP: pod.Status.PodIP,
