@@ -124,7 +124,7 @@ func TestStandInTransitions(t *testing.T) {
 		change()
 		for _, end := range streams {
 			n, lost := end()
-			require.Greater(t, n, 300)
+			require.Greater(t, n, 50) // the changes take less than a second on a fast machine
 			require.Empty(t, lost, "packets of a stream of %d", n)
 		}
 	}
@@ -154,5 +154,5 @@ func TestStandInTransitions(t *testing.T) {
 	fit(east, west, "gw", "gw")
 	n, err := sent()
 	require.NoError(t, err, "the TCP connection after %d pieces", n)
-	require.Greater(t, n, 100)
+	require.Greater(t, n, 50)
 }
