@@ -150,8 +150,8 @@ const (
 	UplinkNone        = 0x3f00
 	UplinkUnreachable = 0x3e00
 	UplinkBlackhole   = 0x3d00
-	// UplinkArrivalPriority itself is the priority of the rule for what arrives on an uplink and is not for it: with UplinkNone as mark of the packet.
-	// UplinkArrivalPriority, UplinkPriority and UplinkDownPriority plus the number of an uplink are the priorities of the rules for what
+	// UplinkArrivalPriority itself is the priority of the rule for packets with the mark UplinkNone, which take the main table although they arrive on an
+	// uplink. UplinkArrivalPriority, UplinkPriority and UplinkDownPriority plus the number of an uplink are the priorities of the rules for what
 	// arrives on it, for what is marked for it, and for what is marked for it while it has no route. UplinkBlackholePriority and
 	// UplinkUnreachablePriority are those of the rules for the two marks. All are mwan3's.
 	UplinkArrivalPriority     = 1000
