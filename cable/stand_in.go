@@ -21,7 +21,7 @@ func StandIn(d Driver, known []Driver, x, y Gateway) (in Driver, why string) {
 	if in == nil {
 		return nil, ""
 	}
-	return in, fmt.Sprintf("%s connects to %s of a cluster, and %s several: %s is in its place", d.Name(), limit(d), several, in.Name())
+	return in, fmt.Sprintf("%s connects to %s of a cluster, and %s several: %s is in its place", d.Name(), Limit(d), several, in.Name())
 }
 
 // severalOf names those of the clusters of two gateways that have several, with the verb; empty if neither has.
@@ -48,8 +48,8 @@ func unlimited(d Driver, known []Driver) Driver {
 	return nil
 }
 
-// limit formats the MaxGateways of a driver.
-func limit(d Driver) string {
+// Limit formats the MaxGateways of a driver, which is not 0: "one gateway".
+func Limit(d Driver) string {
 	if most := d.Properties().MaxGateways; most > 1 {
 		return fmt.Sprintf("%d gateways", most)
 	}
@@ -63,5 +63,5 @@ func (c *Claims) limitError(d Driver, cluster string, gateways []string) error {
 	if other := unlimited(d, c.drivers); other != nil {
 		remedy = ": use " + other.Name() + ", which connects to all of them"
 	}
-	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), limit(d), cluster, strings.Join(gateways, ", "), remedy)
+	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), Limit(d), cluster, strings.Join(gateways, ", "), remedy)
 }

@@ -234,7 +234,7 @@ func (w exampleWorld) rules(t *testing.T) {
 	policy := &batch.Mwan3Policy{ObjectMeta: meta("balance1"), Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "wan1"}}}}
 	rule := &batch.Mwan3Rule{ObjectMeta: meta("http-rule"), Spec: batch.Mwan3RuleSpec{Policy: "balance1", Proto: "tcp", DestPort: "80"}}
 	for _, obj := range []client.Object{deployment, policy, rule} {
-		brokertest.Eventually(t, func() bool { // as soon as the API server has noticed that the webhooks are gone
+		brokertest.Eventually(t, func() bool { // the API server does not notice at once that the webhooks are gone
 			return client.IgnoreAlreadyExists(c.Create(t.Context(), obj)) == nil
 		})
 	}

@@ -145,7 +145,7 @@ func TestReadFileMistakes(t *testing.T) {
 	}
 }
 
-// All documents of a file are read, so that all mistakes are reported at once; those of policies that could be read, too.
+// Load reads all documents of a file. It reports every document that it cannot read, and every mistake in the policies of the others.
 func TestLoadReportsAllMistakes(t *testing.T) {
 	_, err := Load([]string{"a.yaml"}, [][]byte{[]byte("kind: Pod\n---\nkind: CablePolicies\nspec: 5\n---\nkind: CablePolicies\nmetadata: {name: Bad_}\nspec:\n- name: gre\n---\nkind: [\n")})
 	for _, part := range []string{`a.yaml: the policy at line 1: kind is "Pod"`, "a.yaml: the policy at line 3: ", `a.yaml: policy "Bad_": `, `"gre"`, "a.yaml: not YAML"} {

@@ -22,6 +22,9 @@ package sdewan
 // Namespace is the namespace of the controller and the webhooks.
 const Namespace = "sdewan-system"
 
+// MaxPods is the number of pods of a CNF whose statuses the controller reads.
+const MaxPods = 16
+
 // ControllerName is the name of the controller's Deployment, ServiceAccount, roles and Lease.
 const ControllerName = "sdewan-controller"
 

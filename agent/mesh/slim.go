@@ -38,7 +38,7 @@ func Slim(o Object) Object {
 	return o
 }
 
-// exact copies a list without the room for more that a decoder leaves: for four elements at least.
+// exact copies a list without spare capacity. Decoders leave room for at least four elements.
 func exact[T any](list []T) []T { return append([]T(nil), list...) }
 
 // slimMeta keeps what identifies an object.

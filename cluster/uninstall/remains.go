@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"subctl/api/crds"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
@@ -38,7 +36,8 @@ type Remains struct {
 	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
 	Kept        string
-	// Exports names the CRD of ServiceExports, and says why it is kept; empty if it is not.
+	// Exports names the CRD of ServiceExports and explains why uninstall does not delete it. It is empty if uninstall deletes the CRD, or
+	// finds none of ours.
 	Exports string
 	// Addresses is the number of objects for global addresses that the globalnet agent has made, if the CRDs are kept.
 	Addresses int
@@ -111,80 +110,6 @@ func (r *Remains) readObjects(ctx context.Context, c client.Client) error {
 			r.Namespaced = append(r.Namespaced, found)
 		}
 	}
-	return nil
-}
-
-// readDefinitions finds the CRDs to delete. On a broker, or if there are objects outside the
-// namespace of the agents, all CRDs are kept, and the ClusterRoles of their users.
-func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
-	all, err := crds.All()
-	if err != nil {
-		return err
-	}
-	hosts := ""
-	for _, def := range all {
-		found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
-		if err != nil {
-			return err
-		}
-		if found == nil || !cluster.IsOurs(found.Labels) {
-			continue
-		}
-		kind := schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}
-		names, err := kube.ListMetadata(ctx, c, kind, "")
-		if err != nil {
-			return err
-		}
-		for _, o := range names {
-			if kind.Kind == "Broker" {
-				hosts = o.Namespace + "/" + o.Name
-			}
-			if kind.Kind == "Broker" || o.Namespace != cluster.Namespace && !cluster.IsOurs(o.Labels) {
-				r.Kept = fmt.Sprintf("%s %s/%s exists", kind.Kind, o.Namespace, o.Name)
-			}
-			if cluster.IsOurs(o.Labels) && slices.Contains(addressKinds(), kind) {
-				r.Addresses++
-			}
-		}
-		r.Definitions = append(r.Definitions, found)
-	}
-	if err := r.readExports(ctx, c); err != nil {
-		return err
-	}
-	if hosts != "" {
-		r.Kept = fmt.Sprintf("this cluster hosts a broker (Broker %s)", hosts)
-	}
-	if r.Kept != "" {
-		r.Exports = "" // it is one of them
-	}
-	if r.Kept == "" {
-		r.Addresses = 0 // they go with their definitions
-	} else {
-		r.Definitions = nil
-		r.Global = slices.DeleteFunc(r.Global, func(o client.Object) bool { return crds.IsUserRole(o.GetName()) })
-	}
-	return nil
-}
-
-// readExports finds the definition of ServiceExports. It is kept if somebody exports a Service: others may use it, too.
-func (r *Remains) readExports(ctx context.Context, c client.Client) error {
-	def, err := cluster.ServiceExports()
-	if err != nil {
-		return err
-	}
-	found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
-	if err != nil || found == nil || !cluster.IsOurs(found.Labels) {
-		return err
-	}
-	exports, err := kube.ListMetadata(ctx, c, schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}, "")
-	if err != nil {
-		return err
-	}
-	if len(exports) == 0 {
-		r.Definitions = append(r.Definitions, found)
-		return nil
-	}
-	r.Exports = fmt.Sprintf("CustomResourceDefinition %s, as ServiceExport %s/%s exists", found.Name, exports[0].Namespace, exports[0].Name)
 	return nil
 }
 

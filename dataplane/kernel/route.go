@@ -274,9 +274,9 @@ func (s routes) detourTo(d dataplane.Detour) []byte {
 	return netlink.PutU32(s.to(d.Table, d.Dst), unix.RTA_PRIORITY, dataplane.DetourMetric)
 }
 
-// message returns the message that adds a Route, a Detour or a Multipath. It has metrics even if none is wanted: without, Linux gives a route the
-// metrics of any other route that has the same next hop object and source, and replaces none by the same without its MTU
-// (fib_find_info_nh in net/ipv4/fib_semantics.c compares no metrics).
+// message returns the message that adds a Route, a Detour or a Multipath. The message always has metrics.
+// Without metrics, Linux gives the route the metrics of any route with the same next hop object and source, and does not remove the MTU of a
+// route that is replaced (fib_find_info_nh in net/ipv4/fib_semantics.c does not compare metrics).
 func (s routes) message(o dataplane.Object) (b []byte, err error) {
 	var src netip.Addr
 	var mtu int

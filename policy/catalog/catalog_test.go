@@ -216,7 +216,7 @@ func TestCable(t *testing.T) {
 	}{
 		{"two gateways", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", ""), config("x", "")}, "", ""},
 		{"two gateways, for a driver of one", "wireguard", []func(*submarinerv1.EndpointSpec){config("x", ""), config("x", "")}, "",
-			"cluster east has 2 active gateways, of which wireguard connects to one: pods on the nodes of the other gateways lose this connection"},
+			"cluster east has 2 active gateways, and wireguard connects to one gateway of a cluster: pods on the nodes of the other gateways lose this connection"},
 		{"one gateway and a standby", "wireguard", []func(*submarinerv1.EndpointSpec){config("x", ""), config(submarinerv1.BackendDrain, submarinerv1.Standby)}, "", ""},
 		{"plain", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", "")}, "", ""},
 		{"no gateway", "vxlan", nil, "", ""},

@@ -115,8 +115,8 @@ func (c *Catalog) standIn(pair policy.Pair, dec policy.Decision) (driver, why st
 	return "", ""
 }
 
-// limited returns what the driver of a decision leaves unconnected, as clusters of the pair have more active gateways than it connects to, and no
-// other driver stands in; nil if it leaves nothing.
+// limited returns an error if a cluster of the pair has more active gateways than the driver of the decision connects to, and no other driver
+// stands in.
 func (c *Catalog) limited(pair policy.Pair, dec policy.Decision) error {
 	d := drivers.Find(dec.Driver)
 	if d == nil || d.Properties().MaxGateways == 0 {
@@ -140,11 +140,7 @@ func (c *Catalog) limited(pair policy.Pair, dec policy.Decision) error {
 	if several == nil {
 		return nil
 	}
-	most := "one"
-	if n := d.Properties().MaxGateways; n > 1 {
-		most = fmt.Sprint(n)
-	}
-	return fmt.Errorf("%s, of which %s connects to %s: pods on the nodes of the other gateways lose this connection", strings.Join(several, ", "), dec.Driver, most)
+	return fmt.Errorf("%s, and %s connects to %s of a cluster: pods on the nodes of the other gateways lose this connection", strings.Join(several, ", "), dec.Driver, cable.Limit(d))
 }
 
 // refusal returns the reason why the driver of a decision cannot connect any two gateways

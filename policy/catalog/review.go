@@ -30,7 +30,7 @@ type Review struct {
 	Limited []Limit
 }
 
-// Limit is a pair some gateways of which a driver does not connect.
+// Limit is a pair in which a driver does not connect all active gateways.
 type Limit struct {
 	Pair policy.Pair
 	Err  error

@@ -53,10 +53,11 @@ type plan struct {
 	state  dataplane.State
 	table  table
 	zones  []*zone // in the order of creation
-	// nearby is what connected returns when all routes are planned, or nil before it is needed. inCluster are the addresses beyond, to which ports of
-	// the CNF lead, and hidden the redirects to them.
-	nearby, inCluster []netip.Prefix
-	hidden            []hidden
+	// nearby caches the result of connected, which is final as soon as all routes are planned; see behindDefault.
+	nearby []netip.Prefix
+	// inCluster are the addresses in the cluster to which ports of the CNF lead, and hidden are the redirects to such addresses.
+	inCluster []netip.Prefix
+	hidden    []hidden
 	tunnels
 	report Report
 }

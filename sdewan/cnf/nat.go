@@ -52,7 +52,7 @@ func (p *plan) dnat(r rest.Redirect) error {
 	for _, rule := range rules {
 		p.table.add(src.chain("prerouting"), r.Name, rule)
 	}
-	if to, err := parseIP(r.DestIP); err == nil && r.Dest == "" && p.behindDefault(to) { // with a zone, it is not in the cluster
+	if to, err := parseIP(r.DestIP); err == nil && r.Dest == "" && p.behindDefault(to) { // a zone as its destination means that it does not lead into the cluster
 		p.hidden = append(p.hidden, hidden{r.Name, t})
 	}
 	p.reflect(r, src, then)
@@ -242,7 +242,7 @@ func (p *plan) nat(n rest.NAT) error {
 	return nil
 }
 
-// hidden is a translation of destinations whose client the cluster does not see: see hide.
+// hidden is a redirect into the cluster, with its name; see hide.
 type hidden struct {
 	note string
 	translation

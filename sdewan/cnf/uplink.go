@@ -95,7 +95,7 @@ func (p *plan) uplinkRoutes(u uplink) {
 	}
 }
 
-// behindDefault reports whether only the default route of the pod, which is that of the cluster's network, leads to an address.
+// behindDefault reports whether the pod reaches an address only through its default route, that is, through the cluster's network.
 func (p *plan) behindDefault(to netip.Addr) bool {
 	if p.nearby == nil {
 		p.nearby = p.connected()
@@ -103,8 +103,9 @@ func (p *plan) behindDefault(to netip.Addr) bool {
 	return p.world.Default != "" && !slices.ContainsFunc(p.nearby, func(n netip.Prefix) bool { return n.Contains(to) })
 }
 
-// toCluster plans that what arrives on an uplink, and is translated to an address behind the default route of the pod, such as that of a Service,
-// takes that route, and not the one in the table of the uplink. Nothing else for that address does.
+// toCluster plans the route of connections that arrive on an uplink and are translated to an address in the cluster, such as the address of a
+// Service. They take the default route of the pod. The table of the uplink would send them back through the uplink. Other packets to the same
+// address still use that table.
 func (p *plan) toCluster() {
 	var from []string
 	for _, u := range p.world.uplinks() {
@@ -117,7 +118,7 @@ func (p *plan) toCluster() {
 	p.put(dataplane.MarkRule{Priority: dataplane.UplinkArrivalPriority, Mark: dataplane.UplinkNone, Mask: dataplane.UplinkMask, Table: MainTable})
 }
 
-// leadsTo notes that a port of the CNF leads to an address.
+// leadsTo records that a port of the CNF leads to an address, for toCluster.
 func (p *plan) leadsTo(to netip.Addr) {
 	if p.behindDefault(to) {
 		p.inCluster = append(p.inCluster, netip.PrefixFrom(to, to.BitLen()))

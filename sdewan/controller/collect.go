@@ -28,7 +28,6 @@ import (
 const (
 	maxStatus = 32 << 10 // of a pod, in bytes of JSON: ten pods fit in an object
 	maxError  = 1 << 10  // of a module, in bytes of JSON
-	maxPods   = 16       // of a CNF
 
 	// Pods that are asked at the same time: what each returns is in memory, and may come slowly.
 	askAtOnce = 8
@@ -87,7 +86,7 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 		return err
 	}
 	list := live(d, pods.Items)
-	list = list[:min(len(list), maxPods)]
+	list = list[:min(len(list), sdewan.MaxPods)]
 	information := make([]batch.CNFInformation, len(list))
 	var group sync.WaitGroup
 	for i, p := range list {

@@ -75,7 +75,7 @@ func TestRemove(t *testing.T) {
 	d, err := edge().Deployment()
 	require.NoError(t, err)
 	d.Namespace = ns
-	require.Eventually(t, func() bool { return c.Create(t.Context(), d) == nil }, time.Minute, 50*time.Millisecond, "as soon as the API server has noticed that the webhooks are gone")
+	require.Eventually(t, func() bool { return c.Create(t.Context(), d) == nil }, time.Minute, 50*time.Millisecond, "the API server does not notice at once that the webhooks are gone")
 	policy := &batch.Mwan3Policy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: ns, Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}, Finalizers: []string{"rule.finalizers.sdewan.akraino.org"}}}
 	policy.Spec.Members = []batch.Mwan3PolicyMember{{Network: "wan1"}}
 	require.NoError(t, c.Create(t.Context(), policy))

@@ -21,8 +21,8 @@ import (
 	"subctl/sdewan/controller"
 )
 
-// Removal removes SD-EWAN from a cluster. CNFs, which are Deployments of users, continue with the configuration that they have: to take it from
-// them would leave open routers without tunnels, whose traffic leaves in clear.
+// Removal removes SD-EWAN from a cluster. CNFs, which are Deployments of users, keep their configuration. Without
+// it, they would be open routers without tunnels, whose traffic leaves in clear.
 type Removal struct {
 	Client  client.Client
 	Report  *progress.Reporter

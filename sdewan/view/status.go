@@ -31,9 +31,6 @@ type PodStatus struct {
 	ineffective int // objects without effect
 }
 
-// maxReported is how many pods of a CNF the controller asks. Of a CNF with so many, all reports are shown, and no missing one.
-const maxReported = 16
-
 // maxStatus is the longest answer of a pod that is looked at, in bytes.
 const maxStatus = 1 << 20
 
@@ -44,11 +41,14 @@ const maxIneffective = 10
 func (v *View) PodStatuses() []PodStatus {
 	out := []PodStatus{}
 	type cnf struct{ namespace, purpose string }
-	silent := map[cnf]map[string]corev1.Pod{} // the pods of each CNF that is known
+	silent := map[cnf]map[string]corev1.Pod{} // pods without a report
 	for _, c := range v.CNFs {
+		if len(c.Pods) > sdewan.MaxPods {
+			continue // which of them have reports is the controller's choice
+		}
 		pods := map[string]corev1.Pod{}
 		for _, p := range c.Pods {
-			if ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded; !ended && len(pods) < maxReported {
+			if ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded; !ended {
 				pods[p.Name] = p
 			}
 		}
@@ -60,7 +60,7 @@ func (v *View) PodStatuses() []PodStatus {
 				Namespace: cmp.Or(i.Namespace, s.Namespace), Purpose: cmp.Or(i.Purpose, s.Labels[sdewan.PurposeLabel]), Pod: i.Name, Node: i.Node, IP: i.IP,
 				Uplinks: []string{}, Tunnels: []string{}, Problems: []string{},
 			}
-			if pods, known := silent[cnf{p.Namespace, p.Purpose}]; known && len(s.Status.Information) < maxReported {
+			if pods, known := silent[cnf{p.Namespace, p.Purpose}]; known {
 				if _, lives := pods[p.Pod]; !lives {
 					continue
 				}
@@ -78,9 +78,6 @@ func (v *View) PodStatuses() []PodStatus {
 		}
 	}
 	for c, pods := range silent {
-		if len(pods) >= maxReported {
-			continue
-		}
 		for name, pod := range pods {
 			out = append(out, PodStatus{
 				Namespace: c.namespace, Purpose: c.purpose, Pod: name, Node: pod.Spec.NodeName, IP: pod.Status.PodIP,

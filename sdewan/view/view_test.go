@@ -298,16 +298,3 @@ func (m missing) List(ctx context.Context, list client.ObjectList, options ...cl
 func isRules(list client.ObjectList) bool {
 	return slices.ContainsFunc(sdewan.Kinds(), func(k sdewan.Kind) bool { return reflect.TypeOf(k.NewList()) == reflect.TypeOf(list) })
 }
-
-// The rows are those of the pods that there are: one that has not reported is no pod that is well, and one that is gone has no row.
-func TestStatusOfPods(t *testing.T) {
-	s := batch.CNFStatus{ObjectMeta: metaOf("status", "one", 0)}
-	s.Status.Information = []batch.CNFInformation{{Name: "gone", Status: "[]"}, {Name: "a-a", Status: "[]"}}
-	v := &View{CNFs: []CNF{aCNF("a", "one"), aCNF("b", "two")}, Statuses: []batch.CNFStatus{s}}
-	rows := v.PodStatuses()
-	require.Len(t, rows, 2)
-	require.Equal(t, "a-a", rows[0].Pod)
-	require.Empty(t, rows[0].Problems)
-	require.Equal(t, "b-a", rows[1].Pod)
-	require.Equal(t, []string{"it has not reported yet: wait, or see subctl sdewan show cnfs"}, rows[1].Problems)
-}
