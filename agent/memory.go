@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,8 +17,11 @@ import (
 // recall returns the memory of the last plan. An agent that has just started takes it
 // over from the reports of its cluster's gateways.
 func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error) {
-	if a.memory != nil || a.Role.Recall == nil {
-		return *cmp.Or(a.memory, &mesh.Memory{}), nil
+	if a.memory == nil && a.Role.Recall == nil {
+		a.memory = &mesh.Memory{}
+	}
+	if a.memory != nil {
+		return *a.memory, nil
 	}
 	var list submarinerv1.GatewayList
 	if err := a.reports.List(ctx, &list, client.InNamespace(submarinerv1.OperatorNamespace)); err != nil {

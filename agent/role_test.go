@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
-	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 )
 
@@ -19,25 +19,28 @@ var toyNetwork = netip.MustParsePrefix("10.77.0.0/16")
 
 // toy is a role as CONTRIBUTING.md describes it: a function like this one in a file of
 // package mesh, and a line in mesh.Roles. While it is active it drops packets to
-// a network, and notes so on the Node.
+// a network, and notes so on the Node. It plans from the cluster's mesh, and remembers nothing.
 func toy() mesh.Role {
 	return mesh.Role{
 		Name: "toy", Owner: dataplane.RouteOwner, MetricsPort: 32799, Resync: time.Minute,
-		Watches: []mesh.Object{&corev1.Node{}},
+		Watches: []mesh.Object{&corev1.Node{}, &v1alpha1.Submariner{}},
 		Parts:   []mesh.Part{mesh.Election},
 		Plan: func(s mesh.Snapshot) (mesh.Plan, error) {
 			if !s.Standing.Active {
 				return mesh.Plan{State: dataplane.State{}}, nil
 			}
+			m, err := mesh.Of(s)
+			if err != nil {
+				return mesh.Plan{}, err
+			}
 			state, err := dataplane.Of(dataplane.Blackhole{Table: dataplane.IntraTable, Dst: toyNetwork})
-			return mesh.Plan{State: state}, err
+			return mesh.Plan{State: state, Mesh: m}, err
 		},
 		Report: func(s mesh.Snapshot, p mesh.Plan, o mesh.Outcome) mesh.Report {
 			n := mesh.Find[*corev1.Node](s, s.Node).DeepCopy()
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, "toy", p.State.String())
 			return mesh.Report{Update: []mesh.Object{n}}
 		},
-		Recall: func(string, []*submarinerv1.Gateway, time.Time) mesh.Memory { return mesh.Memory{} },
 	}
 }
 
