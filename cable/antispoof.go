@@ -169,12 +169,9 @@ func deviceNames(arguments []string) (out []string) {
 func (n Intra) antispoof() dataplane.Antispoof {
 	a := dataplane.Antispoof{
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
-		Transit: []int{dataplane.IntraPort, dataplane.VXLANWireGuardPort, dataplane.VXLANIPsecPort},
+		Transit: slices.Concat([]int{dataplane.IntraPort}, n.VXLANPorts),
 		Closed:  dataplane.Range{Min: dataplane.GatewayMetricsPort, Max: dataplane.RouteProbePort},
 		Usually: set("", n.Local.Pods).Members,
-	}
-	if n.VXLANPort != 0 {
-		a.Transit = append(a.Transit, n.VXLANPort)
 	}
 	var ends, remote []netip.Prefix
 	a.Clusters = make([]dataplane.ClusterNet, 0, 2*len(n.Remote)) // most clusters have two networks

@@ -155,6 +155,13 @@ type Driver interface {
 	Plan(Local, []Peer) (Wiring, error)
 }
 
+// OverVXLAN is a Driver whose gateways send each other VXLAN packets, perhaps inside other packets. Every driver that plans a
+// VXLAN device is one: nodes forward such packets from gateways only, as pods could forge them.
+type OverVXLAN interface {
+	// VXLANPort returns the UDP port of the packets.
+	VXLANPort(Local) int
+}
+
 // Wiring is the plan of one driver.
 type Wiring struct {
 	State dataplane.State

@@ -53,8 +53,8 @@ type Intra struct {
 	// Ends are the addresses between which VXLAN packets are sent: of the nodes and of the gateways
 	// of other clusters.
 	Ends []netip.Addr
-	// VXLANPort is the UDP port of plain VXLAN between gateways.
-	VXLANPort int
+	// VXLANPorts are the UDP ports of VXLAN packets between gateways: see OverVXLAN.
+	VXLANPorts []int
 	// OnlyOurDevices reports whether packets of other clusters reach this node only on our devices:
 	// no gateway sends them over the CNI's.
 	OnlyOurDevices bool

@@ -136,7 +136,7 @@ type Tunnel struct {
 	LocalTS     []netip.Prefix // traffic selectors: the networks that may use the tunnel at this end
 	RemoteTS    []netip.Prefix // and at the other end
 	Port        int            // restricts the selectors to UDP from and to this port; 0 for everything
-	ReqID       uint32         // identifies our policies and security associations: one of Owner.IDs
+	ReqID       uint32         // identifies our policies and security associations: the ID of a next hop of IPsecNexthopID or VXLANIPsecNexthopID
 	IKE         string         // proposals, as in swanctl.conf, separated by commas
 	ESP         string
 	IKELifetime time.Duration // after which keys are renewed

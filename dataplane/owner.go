@@ -265,7 +265,7 @@ type Owner struct {
 	Globalnet  string   // nftables table of Globalnet, family ip; empty if the owner has none
 	Ruleset    string   // nftables table of Ruleset, family inet; empty if the owner has none
 	Tables     Range    // routing tables
-	IDs        Range    // next hops and groups
+	IDs        Ranges   // next hops and groups
 	Priorities Ranges   // rules that look up a table of any owner
 	Protocol   uint8    // of routes: "ip route" shows it as "proto N"
 	// Main specifies that the owner also has the routes of Protocol in the main table, and, whatever their priorities, the policy
@@ -281,13 +281,13 @@ var (
 		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-", NFTable: "submariner-gateway",
 		Antispoof: "submariner-gateway-antispoof", Globalnet: "submariner-gateway-globalnet",
 		Tables: Range{100, 109}, Priorities: Ranges{{100, 109}},
-		IDs: Range{0x10000000, 0x1fffffff}, Protocol: 170,
+		IDs: Ranges{{0x10000000, 0x1fffffff}, {0x30000000, 0x3fffffff}}, Protocol: 170,
 	}
 	RouteOwner = Owner{
 		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-", NFTable: "submariner-route",
 		Antispoof: "submariner-route-antispoof", Returns: "submariner-route-return",
 		Tables: Range{IntraTable, ReturnTable + ReturnMask}, Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},
-		IDs: Range{0x20000000, 0x2fffffff}, Protocol: 171,
+		IDs: Ranges{{0x20000000, 0x2fffffff}}, Protocol: 171,
 	}
 	CNFOwner = Owner{
 		Name: "cnf", Ruleset: "subctl-cnf", Devices: []string{CNFTunnelDevice}, Tables: Range{TunnelAllTable, CNFTable + MaxUplinks}, Protocol: 172, Main: true,
@@ -301,7 +301,7 @@ func NodeOwners() []Owner { return []Owner{GatewayOwner, RouteOwner} }
 // is not ours.
 func Owners() []Owner { return append(NodeOwners(), CNFOwner) }
 
-// The first octets of next hop and group IDs.
+// The first octets of next hop and group IDs. Those of drivers are from 0x10 to 0x15, and next from 0x30 to 0x37, as their twins have 8 more.
 const (
 	VXLANNexthopID          = 0x10 // one per remote gateway, over VXLAN
 	WireGuardNexthopID      = 0x11 // over WireGuard

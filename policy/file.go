@@ -157,7 +157,9 @@ func readPolicy(text []byte) (*v1alpha1.CablePolicies, error) {
 // toJSON converts a YAML document to JSON. It treats a YAML tag, such as "!production"
 // in "env: !production", as text.
 func toJSON(root *yaml.Node) ([]byte, error) {
-	untag(root)
+	if err := prepare(root); err != nil {
+		return nil, err
+	}
 	var v map[string]any
 	if err := root.Decode(&v); err != nil {
 		return nil, fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
@@ -169,13 +171,32 @@ func toJSON(root *yaml.Node) ([]byte, error) {
 	return text, nil
 }
 
-func untag(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!") {
+// maxKeys is how many keys a mapping may have: the decoder compares each with each.
+const maxKeys = 1000
+
+// prepare turns tags into text. The error is a key that a mapping has twice, of which the decoder would report every pair.
+func prepare(n *yaml.Node) error {
+	switch {
+	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!"):
 		n.Value, n.Tag, n.Style = strings.TrimSpace(n.Tag+" "+n.Value), "!!str", yaml.DoubleQuotedStyle
+	case n.Kind == yaml.MappingNode:
+		first := map[string]int{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if line, twice := first[key.Value]; twice && key.Kind == yaml.ScalarNode {
+				return fmt.Errorf("line %d has the key %s again, which is at line %d: remove one", key.Line, quote(key.Value), line)
+			}
+			if first[key.Value] = key.Line; len(first) > maxKeys {
+				return fmt.Errorf("line %d: a mapping has at most %d keys", key.Line, maxKeys)
+			}
+		}
 	}
 	for _, c := range n.Content {
-		untag(c)
+		if err := prepare(c); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // strict decodes JSON and rejects unknown fields; field is the path of the value in the document.

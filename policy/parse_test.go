@@ -138,11 +138,23 @@ func TestReadFileMistakes(t *testing.T) {
 		"kind: CablePolicies\nspec: {leftClusterSelector: {env: true}}":                   "the policy at line 1: spec.leftClusterSelector must not be a bool: quote it if it is a string",
 		"kind: CablePolicies\nspec: {leftClusterSelector: {matchLabels: {}, env: x}}":     `the policy at line 1: spec: unknown field "env"`,
 		"kind: CablePolicies\nspec: [{name: ipsec}]\nmetadata: {nmae: x}":                 `the policy at line 1: unknown field "nmae"`,
+		"kind: CablePolicies\nspec:\n- name: ipsec\n  name: vxlan":                        `the policy at line 1: line 4 has the key "name" again, which is at line 3: remove one`,
+		"kind: CablePolicies\n" + strings.Repeat("a: b\n", 1<<20):                         `the policy at line 1: line 3 has the key "a" again, which is at line 2: remove one`,
+		"kind: CablePolicies\n" + manyKeys(1<<16):                                         "the policy at line 1: line 1001: a mapping has at most 1000 keys",
 	} {
 		_, errs := readFile([]byte(text))
 		err := errors.Join(errs...)
 		require.EqualError(t, err, want, text)
 	}
+}
+
+// manyKeys is a mapping with so many keys.
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: v\n", i)
+	}
+	return b.String()
 }
 
 // Load reads all documents of a file. It reports every document that it cannot read, and every mistake in the policies of the others.

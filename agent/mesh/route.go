@@ -10,7 +10,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
-	"subctl/cable/vxlan"
+	"subctl/cable/drivers"
 	"subctl/dataplane"
 	"subctl/internal/version"
 )
@@ -61,7 +61,7 @@ func planRoute(s Snapshot) (Plan, error) {
 			in.Workers = append(in.Workers, n)
 		}
 	}
-	in.Ends, in.VXLANPort, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), vxlan.Port(m.Local), m.onlyOurDevices(in)
+	in.Ends, in.VXLANPorts, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), drivers.VXLANPorts(m.Local), m.onlyOurDevices(in)
 	for _, c := range m.Cables.Wanted {
 		in.Ends = append(in.Ends, c.Address, c.PrivateIP)
 		p.Using[c.Name] = using(c)

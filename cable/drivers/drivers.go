@@ -2,6 +2,7 @@
 package drivers
 
 import (
+	"slices"
 	"strings"
 
 	"subctl/cable"
@@ -38,6 +39,17 @@ func Announced(g cable.Gateway) map[string]cable.Config {
 		}
 	}
 	return settings
+}
+
+// VXLANPorts returns the UDP ports of the VXLAN packets that gateways send each other.
+func VXLANPorts(l cable.Local) (ports []int) {
+	for _, d := range All() {
+		if v, ok := d.(cable.OverVXLAN); ok {
+			ports = append(ports, v.VXLANPort(l))
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }
 
 // Parse returns the driver with a name, which need not be canonical. If there is none, the

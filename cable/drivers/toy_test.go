@@ -25,7 +25,7 @@ const (
 	toyDevice    = dataplane.VXLANDevicePrefix + "toy"
 	toyVNI       = 2000
 	toyNet       = 250
-	toyNexthopID = 0x17
+	toyNexthopID = 0x30
 )
 
 const toyPortKey = "toy-port" // of backend_config
@@ -58,6 +58,9 @@ func (d toy) Refuses(l cable.Local, p cable.Peer) error {
 	}
 	return nil
 }
+
+// VXLANPort implements cable.OverVXLAN.
+func (d toy) VXLANPort(l cable.Local) int { return d.port(l) }
 
 func (toy) Device(cable.Config) string { return toyDevice }
 

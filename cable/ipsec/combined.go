@@ -65,6 +65,9 @@ func (Combined) Overhead(l cable.Local, p cable.Peer) int {
 	return transportOverhead(cmp.Or(p.MTU, l.MTU), p.Config.Text(optESP), encapsulated(l, p))
 }
 
+// VXLANPort implements cable.OverVXLAN.
+func (Combined) VXLANPort(cable.Local) int { return dataplane.VXLANIPsecPort }
+
 // Plan implements cable.Driver.
 func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	w, err := base(local, peers)

@@ -25,8 +25,8 @@ var (
 	}
 )
 
-// Port returns the UDP port of plain VXLAN on a gateway.
-func Port(l cable.Local) int { return l.Settings[Name].Number(optPort) }
+// VXLANPort implements cable.OverVXLAN.
+func (Driver) VXLANPort(l cable.Local) int { return l.Settings[Name].Number(optPort) }
 
 // Announced implements cable.Announcer. It omits invalid values.
 func (Driver) Announced(g cable.Gateway) cable.Config {

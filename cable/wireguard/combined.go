@@ -36,6 +36,9 @@ func (d Combined) Overhead(l cable.Local, p cable.Peer) int {
 	return d.Driver.Overhead(l, p) + dataplane.VXLANOverhead
 }
 
+// VXLANPort implements cable.OverVXLAN.
+func (Combined) VXLANPort(cable.Local) int { return dataplane.VXLANWireGuardPort }
+
 // Plan implements cable.Driver.
 func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	w, err := base(local, peers, func(cable.Peer) []netip.Prefix { return nil })

@@ -61,7 +61,10 @@ func ourPolicy(p *vnl.XfrmPolicy) bool {
 	return p.Ifid == dataplane.IPsecIfID || transport
 }
 
-func ourReqID(id int) bool { return dataplane.GatewayOwner.IDs.Has(uint32(id)) }
+func ourReqID(id int) bool {
+	kind := uint32(id) >> 24
+	return kind == dataplane.IPsecNexthopID || kind == dataplane.VXLANIPsecNexthopID
+}
 
 // ours returns the policies that belong to our tunnels, and the security associations of our
 // tunnels.

@@ -84,11 +84,20 @@ The agents of a node share its kernel. Each removes only its own objects:
 			fmt.Fprintf(&b, "| %s | | | %s | %d-%d; in main, routes with the protocol | any, with the protocol | | %d |\n", o.Name, nftables(o), o.Tables.Min, o.Tables.Max, o.Protocol)
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | %s | %d-%d | %v | %#x-%#x | %d |\n",
+		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | %s | %d-%d | %v | %s | %d |\n",
 			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, nftables(o), o.Tables.Min, o.Tables.Max,
-			o.Priorities, o.IDs.Min, o.IDs.Max, o.Protocol)
+			o.Priorities, hexadecimal(o.IDs), o.Protocol)
 	}
 	return b.String()
+}
+
+// hexadecimal returns ranges as "0x10-0x1f, 0x30-0x3f".
+func hexadecimal(rs dataplane.Ranges) string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, fmt.Sprintf("%#x-%#x", r.Min, r.Max))
+	}
+	return strings.Join(out, ", ")
 }
 
 // nftables returns the names of an owner's tables of nftables.
