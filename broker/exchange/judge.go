@@ -153,10 +153,10 @@ func (j *judge) isVoid(id string) bool { return j.members[id] != nil && j.member
 
 // most returns how many objects of a cluster are copied.
 func (j *judge) most(k *Kind, id string) int {
-	if k.Named.Most == nil || j.members[id] == nil || j.members[id].grant.Serial == 0 {
+	if j.members[id] == nil || j.members[id].grant.Serial == 0 {
 		return k.PerCluster
 	}
-	return min(k.PerCluster, k.Named.Most(j.members[id].grant))
+	return k.most(j.members[id].grant)
 }
 
 // remember records what a copy says of its cluster, before the copy is deleted. least is the least

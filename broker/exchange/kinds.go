@@ -82,11 +82,19 @@ type Named struct {
 	// Networks returns the networks and addresses of an object that the grant of its cluster
 	// must cover. It may be nil.
 	Networks func(client.Object) []string
-	// Most returns how many objects a grant allows. It may be nil: PerCluster.
-	Most func(trust.Grant) int
+	// PerGateway specifies that a cluster has an object for each of its gateways, whose number its grant bounds.
+	PerGateway bool
 	// Spare reports whether an object gives way to all others where a grant allows fewer than there are, and need not be
 	// published. It may be nil.
 	Spare func(client.Object) bool
+}
+
+// most returns how many objects of a cluster a grant allows.
+func (k *Kind) most(g trust.Grant) int {
+	if k.Named != nil && k.Named.PerGateway {
+		return min(k.PerCluster, g.Gateways)
+	}
+	return k.PerCluster
 }
 
 // hasGrant reports whether the objects of the kind carry the grants of their clusters.
@@ -219,7 +227,7 @@ func endpoints() Kind {
 				spec := o.(*submarinerv1.Endpoint).Spec
 				return slices.Concat(spec.Subnets, spec.AllocatedIPs)
 			},
-			Most: func(g trust.Grant) int { return g.Gateways },
+			PerGateway: true,
 			Spare: func(o client.Object) bool {
 				return o.(*submarinerv1.Endpoint).Spec.BackendConfig[submarinerv1.BackendDrain] == submarinerv1.Standby
 			},

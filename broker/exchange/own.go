@@ -134,8 +134,8 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]c
 func (p *namedPlan) allowed(onBroker map[string]bool) []string {
 	names := slices.Sorted(maps.Keys(p.ours))
 	most, why := p.kind.PerCluster, fmt.Sprintf("a clusterset takes %d %s of one cluster", p.kind.PerCluster, p.kind.Resource)
-	if p.kind.Named.Most != nil && p.judge.own.Serial > 0 && p.kind.Named.Most(p.judge.own) < most {
-		most = p.kind.Named.Most(p.judge.own)
+	if granted := p.kind.most(p.judge.own); p.judge.own.Serial > 0 && granted < most {
+		most = granted
 		why = fmt.Sprintf("the grant of this cluster allows %d %s: join again with subctl join, which renews it", most, p.kind.Resource)
 	}
 	if len(names) <= most {

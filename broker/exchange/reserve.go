@@ -97,10 +97,7 @@ const shares = 500
 // and how many of them it needs at once: it has that many to publish. stored is how many objects
 // the clusterset holds.
 func (k *Kind) ReservedFor(toPublish, stored int, g trust.Grant) (n, needed int) {
-	most := k.PerCluster
-	if k.Named != nil && k.Named.Most != nil {
-		most = min(most, k.Named.Most(g))
-	}
+	most := k.most(g)
 	if k.Free != nil && k.Free.BrokerOnly {
 		most = 0
 	}

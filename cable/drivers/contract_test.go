@@ -251,6 +251,24 @@ func TestPlanIsPure(t *testing.T) {
 	})
 }
 
+// Nodes forward the VXLAN packets of a driver from gateways only, if the driver tells which these are.
+func TestOverVXLAN(t *testing.T) {
+	each(t, func(t *testing.T, d cable.Driver) {
+		w, err := d.Plan(local(1), peers(t, 2))
+		require.NoError(t, err)
+		over, is := d.(cable.OverVXLAN)
+		planned := 0
+		for _, o := range w.State {
+			if v, vxlan := o.(dataplane.VXLAN); vxlan {
+				planned++
+				require.True(t, is, "%s plans %s, and is no cable.OverVXLAN", d.Name(), v.Name)
+				require.Equal(t, v.Port, over.VXLANPort(local(1)))
+			}
+		}
+		require.Equal(t, is, planned > 0)
+	})
+}
+
 func TestLinks(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {
 		ps := peers(t, 2, 3)
@@ -303,6 +321,12 @@ func TestAllAtOnce(t *testing.T) {
 	s := whole(t, local(1), func(i int) cable.Driver { return all[i%len(all)] }, ps)
 	requireSound(t, s)
 	ports, octets := map[string]string{}, map[uint32]string{}
+	for _, octet := range []uint32{ // what is not a cable's next hop
+		dataplane.OtherVNINexthopID, dataplane.OtherVNINexthopID | dataplane.TwinNexthop, dataplane.OtherVNIGroupID, dataplane.SiblingNexthopID,
+		dataplane.ResilientCableGroupID, dataplane.CableGroupID,
+	} {
+		octets[octet] = "others"
+	}
 	for _, d := range all {
 		protocol := cmp.Or(string(d.Properties().Engine), d.Name()) // drivers of one share its port
 		w, err := d.Plan(local(1), peers(t, 2))
@@ -312,9 +336,10 @@ func TestAllAtOnce(t *testing.T) {
 			require.Contains(t, []string{"", protocol}, ports[key], "%s listens where another does: %s", d.Name(), key)
 			ports[key] = protocol
 		}
-		octet := w.Links[0].Hop >> 24
-		require.NotContains(t, octets, octet, "next hops of %s could have the IDs of others", d.Name())
-		octets[octet] = d.Name()
+		for _, octet := range []uint32{w.Links[0].Hop >> 24, w.Links[0].Hop>>24 | dataplane.TwinNexthop} {
+			require.NotContains(t, octets, octet, "next hops of %s could have the IDs of others", d.Name())
+			octets[octet] = d.Name()
+		}
 	}
 	for _, a := range all {
 		for _, b := range all {

@@ -59,6 +59,11 @@ func deniedFor(ctx context.Context, s cluster.Side, objs []client.Object) ([]kub
 // joinRights returns the rights that join needs in a cluster to install objs.
 func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	out, err := kube.ObjectRights(c.Scheme(), append(slices.Clone(objs), cluster.RedactedSecrets()...), "create", "patch")
+	for _, k := range exchange.Kinds() {
+		if k.Free != nil { // see countShared
+			out = append(out, kube.NewRight("list", k.GroupVersion.Group, k.Resource, cluster.Namespace))
+		}
+	}
 	return append(out,
 		kube.Right{Verb: "get", Resource: "namespaces"}, kube.Right{Verb: "get", Resource: "secrets", Namespace: cluster.Namespace},
 		kube.Right{Verb: "list", Resource: "nodes"}, kube.Right{Verb: "patch", Resource: "nodes"},
@@ -68,7 +73,6 @@ func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 		kube.Right{Verb: "list", Group: "submariner.io", Resource: "gateways", Namespace: cluster.Namespace},
 		kube.Right{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: cluster.Namespace},
 		kube.Right{Verb: "list", Resource: "pods", Namespace: cluster.Namespace},
-		kube.NewRight("list", "submariner.io", "cablepolicies", cluster.Namespace), // see countShared
 	), err
 }
 

@@ -124,7 +124,7 @@ func (r request) reservation() broker.Reservation {
 		out.ToPublish = map[string]int{}
 	}
 	for _, k := range out.Kinds {
-		if k.Named != nil && k.Named.Most != nil {
+		if k.Named != nil && k.Named.PerGateway {
 			out.ToPublish[k.Resource] = r.gatewayCount()
 		}
 	}
