@@ -25,8 +25,11 @@ import (
 	"subctl/internal/wake"
 )
 
-// exchangeRetry is the time after which an exchange that could not be set up is tried again.
-const exchangeRetry = time.Second
+// The time after which an exchange that could not be set up is tried again, at first and at last.
+const (
+	exchangeRetry        = time.Second
+	slowestExchangeRetry = 16 * time.Second
+)
 
 // exchanger exchanges objects with the broker while this gateway is the speaker. It
 // follows the snapshots of the loop: when the speaker changes, or the Submariner object
@@ -155,6 +158,7 @@ func (x *exchanger) status() *mesh.ExchangeStatus {
 
 // Start exchanges objects until ctx is done.
 func (x *exchanger) Start(ctx context.Context) error {
+	pause := exchangeRetry
 	for ctx.Err() == nil {
 		x.mu.Lock()
 		t := x.target
@@ -167,8 +171,16 @@ func (x *exchanger) Start(ctx context.Context) error {
 			case <-x.wake:
 			}
 		} else {
+			began := time.Now()
 			x.run(running, *t)
-			_ = wake.After(running, exchangeRetry)
+			if time.Since(began) > slowestExchangeRetry { // it has worked
+				pause = exchangeRetry
+			}
+			if wake.After(running, pause) == nil {
+				pause = min(2*pause, slowestExchangeRetry)
+			} else { // there is something else to do
+				pause = exchangeRetry
+			}
 		}
 		stop()
 	}

@@ -137,6 +137,8 @@ func TestExchangeIsRetried(t *testing.T) {
 		log.Reset()
 		x.fail, x.reading = nil, true
 		pass(exchangeRetry)
+		require.Empty(t, x.running, "it is tried more and more seldom")
+		pass(exchangeRetry)
 		require.Len(t, x.running, 1)
 		require.Empty(t, x.loop(true).Errors)
 		require.Empty(t, log.String(), "it has not read anything yet")
