@@ -113,7 +113,7 @@ func ReserveNetwork(ctx context.Context, c client.Client, base string, i globaln
 	return chosen, err
 }
 
-// SettleNetwork records that a cluster has no global network but one; the zero Prefix: none.
+// SettleNetwork records that a cluster has only this global network; the zero Prefix: none.
 func SettleNetwork(ctx context.Context, c client.Client, base, clusterID string, only netip.Prefix, now time.Time) error {
 	return changeNetworks(ctx, c, base, now, func(record globalnet.Record) (globalnet.Record, error) {
 		e := record.Find(clusterID)

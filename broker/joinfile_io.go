@@ -15,7 +15,7 @@ import (
 // maxJoinFile is the size in bytes above which a file is not a join file.
 const maxJoinFile = 1 << 20
 
-// ReadJoinFile reads a join file with which a cluster can join at now; "-" is stdin. Every
+// ReadJoinFile reads a join file that is valid at the time now; "-" is stdin. Every
 // error names the file, what is wrong with it and the remedy.
 func ReadJoinFile(path string, stdin io.Reader, now time.Time) (*JoinFile, error) {
 	f, err := ReadOldJoinFile(path, stdin)

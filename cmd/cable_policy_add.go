@@ -35,7 +35,7 @@ namespace of the clusterset). Its key CableCustomConfig is copied into the polic
 both gateways of a cable can read it: it must not contain secrets.
 
 With --encryption required, the pairs that the policy matches never get a cable without
-encryption, even if another policy decides: rather than that, they get no cable.
+encryption, even if another policy decides: they get no cable instead.
 
 A file contains objects as for kubectl and as printed by it, in YAML or JSON: policies, Lists
 of them, and the ConfigMaps that they name, which are created too. "kubectl get -o yaml" and

@@ -22,14 +22,14 @@ ones, except a few by chance: about one in a hundred. Kernels without resilient 
 take another gateway at once. When the connections have ended, or have had no packet for 120 s,
 or when the grace period is over, the gateway is drained: other nodes and clusters do not use
 it. Connections from pod to pod that it still has then continue through another gateway;
-connections to a Service end. Those of pods on the node itself are not counted.
+connections to a Service end. Connections of pods on the node itself are not counted.
 
 With one active gateway in the cluster, another gateway takes over its role at once, which
 may interrupt connections for a moment.
 
-A gateway stays drained until subctl gateway undrain, also if its node is rebooted. To drain
+A gateway stays drained until subctl gateway undrain, even if its node is rebooted. To drain
 the last gateway that works is refused unless --force is set; with --dry-run, the exit code is
-then 3. So it is if the gateways are not drained within --timeout.`
+then 3, and also if the gateways are not drained within --timeout.`
 
 const gatewayDrainExample = `  # print what would change, drain a gateway, and wait until its node can be rebooted
   subctl gateway drain gw-1 --dry-run

@@ -42,7 +42,7 @@ const revokeExample = `  # show which pairs of clusters are affected, and remove
   subctl revoke east --context hub --dry-run
   subctl revoke east --context hub --yes
 
-  # nobody can join any more with the files that were written until now
+  # invalidate all files that were written until now
   subctl revoke --join-files --context hub --yes`
 
 type revokeOptions struct {

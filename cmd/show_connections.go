@@ -16,7 +16,7 @@ import (
 
 const connectionsLong = `Every gateway has one connection to each gateway of every other cluster, standbys included
 (docs/failover.md); the drivers wireguard and ipsec do not connect to standbys.
-GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. MEMBER tells whether packets to the
+GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. MEMBER shows whether packets to the
 cluster may take the connection, and the reason if they may not. CLUSTERSETS are the clustersets
 that the two clusters share, if you may read the clusters. CABLE DRIVER is the driver in
 use or, if there is no cable, the driver that should be in use. POLICY is the cable policy
@@ -34,8 +34,9 @@ the gateways, in bytes. RECEIVED and SENT count the bytes of an encrypted cable 
 or its program were last replaced, and HANDSHAKE is the time since the gateways last agreed on
 keys. DETECTED BY is the probe that found that the cable does not carry packets, and how long ago,
 where there are several ways to the cluster: ping; echo, which the remote gateway's kernel
-forwards back; or large echo, a packet as large as the MTU. DROPPED counts the packets from and to the cluster that the gateway dropped to keep
-clusters apart, such as packets for a third cluster. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
+forwards back; or large echo, a packet as large as the MTU. DROPPED counts the packets from and
+to the cluster that the gateway dropped to keep clusters apart, such as packets for a third
+cluster. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
 attempts to reach the remote gateway.
 
 With --wait, the command waits until it would exit with 0 and there is a connection to each
@@ -43,7 +44,7 @@ gateway of each cluster that the cluster knows (subctl show clusters). Ctrl-C pr
 connected so far.
 
 The exit code is 3 if a connection is not connected, if there are no connections, or if a
-gateway reports a failure (subctl show gateways); with --wait, if that is still so when the
+gateway reports a failure (subctl show gateways); with --wait, if that still holds when the
 time is out.`
 
 // connectionRow is a connection as reported by one of its gateways; its JSON is a promise.

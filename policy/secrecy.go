@@ -2,8 +2,7 @@ package policy
 
 import "subctl/cable/drivers"
 
-// Secrecy is how well what a pair of clusters sends is protected from others on the way. A
-// higher Secrecy is better.
+// Secrecy is the level of protection of a pair's traffic from others on the way. A higher Secrecy is better.
 type Secrecy int
 
 // The values of Secrecy.

@@ -144,6 +144,6 @@ func (k Kind) MayUse(other Kind) bool {
 // Rank is the place of the kind in Kinds.
 func (k Kind) Rank() int { return slices.IndexFunc(table, func(o Kind) bool { return o.GVK == k.GVK }) }
 
-// Older reports whether a counts and b does not if both stand for the same object of a CNF: they have the same collection, name, PurposeLabel
-// and namespace, as a FirewallSNAT and a FirewallDNAT can have, or an IpsecSite in each of its two groups. The first one in their Order counts.
+// Older reports whether a takes precedence over b if both stand for the same object of a CNF: they have the same collection, name, PurposeLabel
+// and namespace, as a FirewallSNAT and a FirewallDNAT can have, or an IpsecSite in each of its two groups. The first one in their Order does.
 func Older(a, b Rule) bool { return Order(a, b) < 0 }

@@ -11,8 +11,8 @@ import (
 	"subctl/globalnet"
 )
 
-// TranslatedKinds lists the kinds of objects, in all namespaces, that a gateway of a cluster with global networks
-// translates by.
+// TranslatedKinds lists the kinds of objects, in all namespaces, that a gateway of a cluster with global networks uses for
+// translation.
 func TranslatedKinds() []Object {
 	return []Object{
 		&submarinerv1.ClusterGlobalEgressIP{}, &submarinerv1.GlobalEgressIP{}, &submarinerv1.GlobalIngressIP{},

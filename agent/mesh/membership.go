@@ -25,7 +25,7 @@ type Membership struct {
 	Nodes      []cable.Node // of this cluster, sorted by name
 	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes, oldest first: see cable.Intra.Ranked
 	Gateways   []cable.Node // the nodes among these that have an Endpoint
-	Doubled    []string     // why other nodes are not among them: see distinct
+	Doubled    []string     // messages about nodes that are left out because their addresses collide: see distinct
 	Engines    Engines
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
 	Cluster *submarinerv1.Cluster

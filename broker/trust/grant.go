@@ -157,7 +157,7 @@ func (g Grant) Authority() int64 {
 }
 
 // Compare returns a positive number if g is newer than another grant for the cluster, 0 if they
-// are of the same age, otherwise a negative number. A later word of the administrator makes a grant
+// are of the same age, otherwise a negative number. A later signature of the administrator makes a grant
 // newer, whatever the serials are: a revocation and a new invitation are final for who held an
 // earlier invitation.
 func (g Grant) Compare(other Grant) int {

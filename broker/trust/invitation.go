@@ -104,7 +104,7 @@ func (p PublicKey) invited(jws string, disclosed disclosures) (Grant, error) {
 	return g.Grant, g.check()
 }
 
-// Covers returns an error that says what a grant exceeds; nil if the invitation allows it.
+// Covers returns an error that names the bound of the invitation that a grant exceeds; nil if it exceeds none.
 func (i Invitation) Covers(g Grant) error {
 	switch {
 	case g.Cluster != i.Cluster:

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Leaving is what a cluster signs with its own key when it leaves: its grant, and all that are older,
-// are void. It contains the grant, so that everyone who knows the administrator's key can verify it,
-// also who has never seen the cluster. A grant that was signed later is not affected.
+// Leaving is the statement that a cluster leaves, signed with its own key. It voids the cluster's grant, and all older ones, but
+// no grant that was signed later. It contains the grant, so that everyone who knows the administrator's key can verify it, even
+// without having seen the cluster.
 type Leaving struct {
 	Grant Grant
 	Time  int64 // by the clock of who has signed it, in milliseconds since 1970

@@ -75,7 +75,7 @@ func (p *Plan) Apply(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// Drain returns what takes gateways out of service. grace is the time that their flows are given to end; it replaces that of a gateway
+// Drain returns the plan that takes gateways out of service. grace is the time that their flows are given to end; it replaces that of a gateway
 // that is being drained already if regrace is set. The error contains all mistakes in the names, joined.
 func Drain(s look.Site, names []string, grace time.Duration, regrace bool) (Plan, error) {
 	p := Plan{Names: names}

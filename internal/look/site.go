@@ -150,7 +150,7 @@ func listIn(ctx context.Context, r client.Reader, list client.ObjectList, namesp
 }
 
 // WithRemedy returns the error of reading objects in a namespace, or in all if it is empty. Where
-// the user lacks a right, it says what to do about it.
+// the user lacks a right, the error has the remedy.
 func WithRemedy(err error, namespace string) error {
 	var status *apierrors.StatusError
 	switch {

@@ -73,7 +73,7 @@ func Lookup(module, name string) *Collection {
 // String returns the module and the name: mwan3/policies.
 func (l *Collection) String() string { return l.Module + "/" + l.Name }
 
-// Path is that of the whole collection, for GET and POST.
+// Path returns the path of the whole collection, for GET and POST.
 func (l *Collection) Path() string { return Base + "sdewan/" + l.Module + "/v1/" + l.Name }
 
 // ItemPath is that of an object, for GET, PUT and DELETE.

@@ -2,7 +2,7 @@
 // which they are, and the checks that a CNF makes. It does no I/O: sdewan/rest/client calls the API, sdewan/cnf/server serves it.
 package rest
 
-// Config is everything that a CNF has been told, each list in the order of creation.
+// Config is the configuration that a CNF has received, each list in the order of creation.
 type Config struct {
 	Policies     []Policy
 	Rules        []Rule
