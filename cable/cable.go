@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/keys"
 	"subctl/dataplane"
 )
@@ -153,6 +154,12 @@ type Driver interface {
 	// Plan returns the objects that the kernel should hold for the cables to peers. Refuses
 	// must have accepted each peer.
 	Plan(Local, []Peer) (Wiring, error)
+}
+
+// Specified is a Driver that has settings in fields of upstream's Submariner.
+type Specified interface {
+	// SettingsOf returns the settings that the fields specify.
+	SettingsOf(v1alpha1.SubmarinerSpec) (Config, error)
 }
 
 // OverVXLAN is a Driver whose gateways send each other VXLAN packets, perhaps inside other packets. Every driver that plans a

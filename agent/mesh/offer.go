@@ -15,7 +15,6 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
-	"subctl/cable/ipsec"
 )
 
 // Offer is which cable drivers this cluster offers, and its own settings of them: those
@@ -117,7 +116,7 @@ func (o *Offer) readSettings(s Snapshot, m Membership) {
 
 // specified returns the settings that the user specifies.
 func (o *Offer) specified(s Snapshot, spec v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
-	settings, err := ipsec.SettingsOf(spec)
+	settings, err := drivers.SettingsOf(spec)
 	own, err2 := configMapSettings(s, spec.CableDriverCustomConfig)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/ipsec"
 	"subctl/cable/vxlan"
@@ -39,6 +40,25 @@ func Announced(g cable.Gateway) map[string]cable.Config {
 		}
 	}
 	return settings
+}
+
+// SettingsOf returns the settings that the Submariner specifies in upstream's fields, by driver.
+func SettingsOf(s v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
+	settings := map[string]cable.Config{}
+	for _, d := range All() {
+		specified, ok := d.(cable.Specified)
+		if !ok {
+			continue
+		}
+		c, err := specified.SettingsOf(s)
+		if err != nil {
+			return nil, err
+		}
+		if len(c) > 0 {
+			settings[d.Name()] = c
+		}
+	}
+	return settings, nil
 }
 
 // VXLANPorts returns the UDP ports of the VXLAN packets that gateways send each other.

@@ -2,7 +2,6 @@ package ipsec
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
 
 	"subctl/api/submariner/v1alpha1"
@@ -52,9 +51,8 @@ var (
 	}
 )
 
-// SettingsOf returns the settings of both drivers, by driver, that the Submariner specifies in
-// upstream's fields.
-func SettingsOf(s v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
+// SettingsOf implements cable.Specified. Combined has the same settings.
+func (Driver) SettingsOf(s v1alpha1.SubmarinerSpec) (cable.Config, error) {
 	c := cable.Config{}
 	if port := s.CeIPSecNATTPort; port != 0 && port != dataplane.IPsecPort { // join writes the default, too
 		c[optPort.Key] = strconv.Itoa(port)
@@ -71,10 +69,7 @@ func SettingsOf(s v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
 	if err := c.Check(Driver{}); err != nil {
 		return nil, fmt.Errorf("Submariner.spec.ceIPSecNATTPort: %w", err)
 	}
-	if len(c) == 0 {
-		return map[string]cable.Config{}, nil
-	}
-	return map[string]cable.Config{cable.IPsec: c, cable.VXLANIPsec: maps.Clone(c)}, nil
+	return c, nil
 }
 
 // port returns the UDP port of the daemon. Both drivers have the setting, with the same value.

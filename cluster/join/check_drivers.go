@@ -11,7 +11,6 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
-	"subctl/cable/ipsec"
 	"subctl/cluster"
 )
 
@@ -60,7 +59,7 @@ func (o Options) checkNATTPort() error {
 	if err != nil {
 		return nil // Validate reports it
 	}
-	settings, err := ipsec.SettingsOf(v1alpha1.SubmarinerSpec{CeIPSecNATTPort: o.NATTPort})
+	settings, err := drivers.SettingsOf(v1alpha1.SubmarinerSpec{CeIPSecNATTPort: o.NATTPort})
 	if err == nil {
 		err = cable.CheckPorts(settings, offered)
 	}
