@@ -211,7 +211,7 @@ func TestPureParts(t *testing.T) {
 // TestArchitectureBites checks a few sources that break the rules.
 func TestArchitectureBites(t *testing.T) {
 	for _, test := range []struct{ path, code, want string }{
-		{"cable/vxlan/vxlan.go", `import "subctl/agent"`, "cable/vxlan/vxlan.go: cable may not import agent"},
+		{"cable/vxlan/vxlan.go", `import "subctl/agent"`, "cable/vxlan/vxlan.go: cable/vxlan may not import agent"},
 		{"cable/vxlan/vxlan.go", `import "github.com/vishvananda/netlink"`, "cable/vxlan/vxlan.go: github.com/vishvananda/netlink belongs in dataplane/kernel/"},
 		{"dataplane/link.go", `import "sigs.k8s.io/yaml"`, "dataplane/link.go: dataplane uses the standard library alone, not sigs.k8s.io/yaml"},
 		{"cmd/join.go", `import "github.com/spf13/viper"`, "cmd/join.go: github.com/spf13/viper belongs in internal/cli/config.go"},

@@ -196,8 +196,9 @@ func TestAdvertise(t *testing.T) {
 	config, err := Driver{}.Advertise(l)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"udp-port": "4500"}, config)
-	l.Settings, err = SettingsOf(v1alpha1.SubmarinerSpec{CeIPSecPreferredServer: true, CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true})
+	settings, err := Driver{}.SettingsOf(v1alpha1.SubmarinerSpec{CeIPSecPreferredServer: true, CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true})
 	require.NoError(t, err)
+	l.Settings = map[string]cable.Config{cable.IPsec: settings, cable.VXLANIPsec: settings}
 	config, err = Driver{}.Advertise(l)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"udp-port": "4600", "ipsec-encapsulation": "yes", "preferred-server": "true"}, config)
