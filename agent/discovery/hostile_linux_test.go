@@ -78,7 +78,13 @@ func TestHostileDiscovery(t *testing.T) {
 	}
 	// Answers to no question.
 	require.NoError(t, conn.Send(natdiscovery.Response{Number: 1, Sender: names.Sender, Receiver: names.Receiver}.Encode(natdiscovery.Key{}), from, to))
-	time.Sleep(50 * time.Millisecond)
+	// A question after them is, so they have arrived.
+	require.NoError(t, conn.Send(names.Encode(0, natdiscovery.Key{}), from, to))
+	select {
+	case <-answers:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no answer to a question")
+	}
 	require.Empty(t, answers)
 	// A flood is answered up to a limit, and does not keep a gateway from being found.
 	start := time.Now()
