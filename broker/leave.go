@@ -23,23 +23,24 @@ var ErrNotMember = errors.New("the broker does not know this cluster any more")
 // Leave publishes the statement of clusterID that it has left, which is the result of
 // trust.Key.SignLeaving, in its clustersets sets of the broker whose base namespace is base. The other clusters remember it, so that
 // nobody can publish in the name of the cluster with what the cluster had. c is the member itself.
-// RemoveMember does not remove the statement. It returns the namespaces that have no Cluster of the
-// member, and so no statement.
-func Leave(ctx context.Context, c client.Client, base string, sets []string, clusterID, leaving string) (without []string, err error) {
+// RemoveMember does not remove the statement. Leave returns the namespaces that have no Cluster of the
+// member, and so no statement, and the clustersets in which the member has no rights: it has been removed from them, or they are gone.
+func Leave(ctx context.Context, c client.Client, base string, sets []string, clusterID, leaving string) (without, closed []string, err error) {
 	for _, set := range sets {
 		ns := NamespaceIn(base, set)
 		found, err := exchange.Leave(ctx, c, ns, clusterID, leaving)
-		if apierrors.IsUnauthorized(err) {
-			return nil, ErrNotMember
-		}
-		if err != nil {
-			return nil, fmt.Errorf("publishing in namespace %s of the broker that cluster %s has left: %w", ns, clusterID, err)
-		}
-		if !found {
+		switch {
+		case apierrors.IsUnauthorized(err):
+			return nil, nil, ErrNotMember
+		case apierrors.IsForbidden(err):
+			closed = append(closed, set)
+		case err != nil:
+			return nil, nil, fmt.Errorf("publishing in namespace %s of the broker that cluster %s has left: %w", ns, clusterID, err)
+		case !found:
 			without = append(without, ns)
 		}
 	}
-	return without, nil
+	return without, closed, nil
 }
 
 // RemoveMember deletes everything of clusterID from the broker whose base namespace is base, except the

@@ -34,7 +34,7 @@ func TestLeave(t *testing.T) {
 	require.NoError(t, fillOrChange(ctx, east, cluster(d.NS, "east")))
 	statement := leaving(t, "east")
 	for range 2 { // it can be repeated
-		without, err := broker.Leave(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", statement)
+		without, _, err := broker.Leave(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", statement)
 		require.NoError(t, err)
 		require.Empty(t, without)
 	}
@@ -54,14 +54,14 @@ func TestLeave(t *testing.T) {
 	require.NoError(t, fillOrChange(ctx, again, cluster(d.NS, "east")), "it takes the place of the statement")
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKeyFromObject(c), c))
 	require.NotContains(t, c.Annotations, submarinerv1.LeavingAnnotation)
-	_, err = broker.Leave(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", leaving(t, "east"))
+	_, _, err = broker.Leave(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", leaving(t, "east"))
 	require.NoError(t, err)
 	require.NoError(t, broker.RemoveMember(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
 
 	t.Log("without a Cluster there is nothing that it could replace")
 	west := d.Join(t, "west", "uid-west")
 	require.NoError(t, d.Admin.Delete(ctx, cluster(d.NS, "west")))
-	without, err := broker.Leave(ctx, west, d.NS, []string{submarinerv1.DefaultClusterSet}, "west", leaving(t, "west"))
+	without, _, err := broker.Leave(ctx, west, d.NS, []string{submarinerv1.DefaultClusterSet}, "west", leaving(t, "west"))
 	require.NoError(t, err)
 	require.Equal(t, []string{d.NS}, without)
 }

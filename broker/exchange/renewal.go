@@ -189,13 +189,19 @@ func (i Identity) Newest(stored *corev1.ConfigMap, id string) Identity {
 	return m.newest(i, id)
 }
 
-// Renew takes over a grant of cluster id that is on the broker, and reports whether it is valid, and newer.
-func (i *Identity) Renew(id, token string) (g trust.Grant, newer bool) {
-	var m Memory
-	if !m.renew(*i, id, token) {
-		return g, false
-	}
-	i.Grant = m.Grant
+// Sets returns the clustersets that the grant of cluster id names; nil if it is not valid.
+func (i Identity) Sets(id string) []string {
 	g, err := i.check(id)
-	return g, err == nil
+	if err != nil {
+		return nil
+	}
+	return g.Sets
+}
+
+// Renew takes over a grant of cluster id that is on the broker, if it is valid, and newer.
+func (i *Identity) Renew(id, token string) {
+	var m Memory
+	if m.renew(*i, id, token) {
+		i.Grant = m.Grant
+	}
 }

@@ -69,7 +69,7 @@ func TestHostileClusterThatHasLeft(t *testing.T) {
 
 	leaving, err := brokertest.Key("west").SignLeaving(brokertest.Identity("west").Grant, time.Now().UnixMilli())
 	require.NoError(t, err)
-	without, err := broker.Leave(t.Context(), d.Admin, d.NS, []string{"default"}, "west", leaving)
+	without, _, err := broker.Leave(t.Context(), d.Admin, d.NS, []string{"default"}, "west", leaving)
 	require.NoError(t, err)
 	require.Empty(t, without)
 	east.eventually("east", eastCable)

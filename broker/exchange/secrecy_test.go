@@ -109,7 +109,7 @@ func TestHostileReaderOfGrants(t *testing.T) {
 	spoke.eventuallyKnows(map[string][]string{"guest": {"alpha"}})
 	leaving, err := identity.Key.SignLeaving(identity.Grant, time.Now().UnixMilli())
 	require.NoError(t, err)
-	_, err = broker.Leave(t.Context(), d.Admin, d.NS, []string{"alpha"}, "guest", leaving)
+	_, _, err = broker.Leave(t.Context(), d.Admin, d.NS, []string{"alpha"}, "guest", leaving)
 	require.NoError(t, err)
 	secret()
 

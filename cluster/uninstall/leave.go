@@ -57,22 +57,20 @@ func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.
 // cluster from the broker. The order matters: the account of the cluster, which is removed last,
 // publishes that.
 func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: sub.Spec.ClusterID}
-	own, err := kube.Optional(ctx, u.Cluster, &submarinerv1.Cluster{}, key)
-	if err != nil {
-		return err
-	}
-	base, sets := sub.Spec.BrokerK8sRemoteNamespace, v1alpha1.ClusterSets(sub.Spec, own)
-	leaving, trusted, renewed, err := u.signLeaving(ctx, hub, sub)
-	sets = slices.Compact(slices.Sorted(slices.Values(append(sets, renewed...))))
+	base := sub.Spec.BrokerK8sRemoteNamespace
+	leaving, trusted, sets, err := u.signLeaving(ctx, hub, sub)
 	if err != nil {
 		u.unrevoked(sub, err.Error(), "--force")
 		return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID, trusted.Administrator)
 	}
-	without, err := broker.Leave(ctx, hub, base, sets, sub.Spec.ClusterID, leaving)
+	without, closed, err := broker.Leave(ctx, hub, base, sets, sub.Spec.ClusterID, leaving)
 	if err != nil && !errors.Is(err, broker.ErrNotMember) {
 		u.unrevoked(sub, err.Error())
 		return err
+	}
+	if len(closed) > 0 {
+		u.Report.Warn("cluster %q has no rights in these clustersets any more, and removes nothing from them: %s", sub.Spec.ClusterID, strings.Join(closed, ", "))
+		sets = slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return slices.Contains(closed, set) })
 	}
 	if len(without) > 0 || err != nil {
 		u.unrevoked(sub, "the broker has no Cluster object of it in namespace "+strings.Join(without, ", "), "--force")
@@ -82,30 +80,32 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID, trusted.Administrator)
 }
 
-// signLeaving returns the statement that the cluster has left, signed with its key, and what the cluster signs and verifies
-// with, which is zero if it cannot be read. If the administrator has renewed
-// its grant on the broker, and no gateway has taken that over yet, the statement makes the new grant void, and sets are
-// the clustersets in it: rights that remained there would pass to the next cluster with this ID.
+// signLeaving returns the statement that the cluster has left, signed with its key, what the cluster signs and verifies
+// with, which is zero if it cannot be read, and the clustersets of its newest grant. The administrator may have renewed the grant since
+// the cluster has joined, and no gateway may have taken that over yet: the statement makes the newest grant void, and rights that remained in one
+// of its clustersets would pass to the next cluster with this ID. Without a grant that can be read, the clustersets are the ones that the cluster has joined.
 func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) (token string, t cluster.Trust, sets []string, err error) {
 	id := sub.Spec.ClusterID
+	sets = sub.Spec.Sets()
 	stored := &corev1.Secret{}
 	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, stored); err != nil {
-		return "", t, nil, fmt.Errorf("reading the signing key: %w", err)
+		return "", t, sets, fmt.Errorf("reading the signing key: %w", err)
 	}
 	t, err = cluster.ReadTrust(stored.Data)
 	if err != nil {
-		return "", t, nil, err
+		return "", t, sets, err
 	}
 	memory, err := kube.Optional(ctx, u.Cluster, &corev1.ConfigMap{}, client.ObjectKey{Namespace: cluster.Namespace, Name: exchange.MemoryName})
 	if err != nil {
-		return "", t, nil, err
+		return "", t, sets, err
 	}
 	newest := exchange.Identity{Key: t.Key, Grant: t.Grant, Administrator: t.Administrator}.Newest(memory, id)
 	account := &corev1.ServiceAccount{}
 	if hub.Get(ctx, client.ObjectKey{Namespace: sub.Spec.BrokerK8sRemoteNamespace, Name: broker.MemberName(id)}, account) == nil { // else Leave reports why
-		if grant, renewed := newest.Renew(id, account.Annotations[submarinerv1.GrantAnnotation]); renewed {
-			sets = grant.Sets
-		}
+		newest.Renew(id, account.Annotations[submarinerv1.GrantAnnotation])
+	}
+	if granted := newest.Sets(id); len(granted) > 0 {
+		sets = granted
 	}
 	token, err = t.Key.SignLeaving(newest.Grant, time.Now().UnixMilli())
 	return token, t, sets, err

@@ -3,6 +3,7 @@ package uninstall_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,6 +24,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/cluster/uninstall"
@@ -71,9 +74,10 @@ func secretsOf(t *testing.T) []client.Object {
 		s.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
 		out = append(out, s)
 	}
-	i := brokertest.Identity("west")
+	i, granted := brokertest.Identity("west"), brokertest.Grant("west")
+	granted.Sets = []string{submarinerv1.DefaultClusterSet}
 	signing := &corev1.Secret{ObjectMeta: clustertest.In(cluster.TrustSecret), Data: map[string][]byte{
-		cluster.KeySigning: i.Key.Seed(), cluster.KeyAdministrator: []byte(i.Administrator.String()), cluster.KeyGrant: []byte(i.Grant),
+		cluster.KeySigning: i.Key.Seed(), cluster.KeyAdministrator: []byte(i.Administrator.String()), cluster.KeyGrant: []byte(brokertest.Granted(granted)),
 	}}
 	signing.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
 	return append(out, signing)
@@ -284,6 +288,37 @@ func TestUninstallAfterTheGrantWasRenewed(t *testing.T) {
 	l, err := brokertest.Administrator().Public().Leaving(left.Annotations[submarinerv1.LeavingAnnotation])
 	require.NoError(t, err)
 	require.Equal(t, brokertest.Grant("west").Serial, l.Grant.Serial, "the grant of another key")
+}
+
+// The clustersets to leave are those of the newest grant, which a gateway has taken over, and not those that the cluster has once joined. A clusterset in
+// which the cluster has no rights any more is reported, and does not stop the others.
+func TestUninstallAfterMembershipChanged(t *testing.T) {
+	j := newJoined(t)
+	account := &corev1.ServiceAccount{}
+	require.NoError(t, j.hub.Get(t.Context(), client.ObjectKey{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")}, account))
+	renewed := brokertest.Grant("west")
+	renewed.Serial, renewed.Sets = renewed.Serial+1, []string{"gone", "prod"}
+	token := brokertest.Granted(renewed)
+	brokertest.Annotate(account, submarinerv1.GrantAnnotation, token)
+	require.NoError(t, j.hub.Update(t.Context(), account))
+	memory, err := json.Marshal(exchange.Memory{Administrator: brokertest.Administrator().Public(), Grant: token})
+	require.NoError(t, err)
+	require.NoError(t, j.c.Update(t.Context(), &corev1.ConfigMap{ObjectMeta: clustertest.In(exchange.MemoryName), Data: map[string]string{"memory.json": string(memory)}}))
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: broker.MemberName("west")}}
+	require.NoError(t, j.hub.Create(t.Context(), role))
+	require.NoError(t, j.hub.Create(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: "west"}}))
+	j.hub = interceptor.NewClient(j.hub, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if _, is := obj.(*submarinerv1.Cluster); is && key.Namespace != "submariner-k8s-broker-prod" {
+			return apierrors.NewForbidden(schema.GroupResource{Group: "submariner.io", Resource: "clusters"}, key.Name, errors.New("no rights"))
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+
+	require.NoError(t, j.uninstall(t))
+	require.False(t, exists(t, j.hub, role), "rights that remain would pass to the next cluster with this ID")
+	require.False(t, exists(t, j.hub, account))
+	require.Contains(t, j.said.String(), `cluster "west" has no rights in these clustersets any more, and removes nothing from them: gone`)
+	require.Contains(t, j.said.String(), `the grant of cluster "west" is revoked`)
 }
 
 // Without its key, or without an object on the broker, a cluster cannot revoke its grant. It leaves
