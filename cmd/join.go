@@ -30,7 +30,7 @@ on the broker, installs the agents in namespace submariner-operator, and labels 
 gateway if there is none. To finish an interrupted join, or to repair or change one, run the
 command again: settings without a flag stay as they are, and the settings that change are
 printed first. With --reset, settings without a flag return to their defaults, except
-encryption. A change that leaves a pair of clusters without a cable or its encryption, or
+encryption and clustersets. A change that leaves a pair of clusters without a cable or its encryption, or
 through which other clusters can no longer reach addresses of this one, is refused without
 --force.
 

@@ -26,7 +26,7 @@ func checkClusterSets(r request) ([]string, error) {
 		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: there is %s%s: "+
 			"the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset", set, cmp.Or(words.List(r.broker.Sets), "none"), words.Meant(set, r.broker.Sets)))
 	}
-	if r.member.Submariner == nil || r.Reset || !r.holdsID() {
+	if r.member.Submariner == nil || !r.holdsID() {
 		return nil, errors.Join(errs...)
 	}
 	if r.member.Alone && !r.specifies("clusterset") {

@@ -45,7 +45,15 @@ func TestJoinAgainInClusterSets(t *testing.T) {
 	p, err := s.plan()
 	require.NoError(t, err)
 	require.Equal(t, []string{"prod"}, p.Grant.Sets)
+	s.Reset, s.ClusterID = true, "west"
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Equal(t, []string{"prod"}, p.Grant.Sets, "a reset takes it out of none either")
+	require.Equal(t, []string{"prod"}, p.Submariner.Spec.ClusterSets)
 	s.ClusterSets, s.Specified = []string{"default"}, []string{"clusterset"}
+	_, err = s.plan()
+	require.ErrorContains(t, err, "this cluster is in clusterset prod")
+	s.Reset = false
 	_, err = s.plan()
 	require.EqualError(t, err, "this cluster is in clusterset prod: specify it, too, in --clusterset; only the administrator of the broker removes the cluster from it, with: subctl clusterset remove prod west")
 

@@ -19,7 +19,8 @@ type Options struct {
 	// joined before, all other settings stay as they are: see With.
 	Specified []string
 	// Reset specifies that the other settings return to their defaults instead, except for
-	// Encryption: that is removed only where the user asks for it.
+	// Encryption, which is removed only where the user asks for it, and for ClusterSets, which only the administrator of the broker takes
+	// from a cluster.
 	Reset bool
 	// joined reports whether With has set the options that are not Specified to stored values.
 	joined bool

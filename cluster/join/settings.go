@@ -60,7 +60,13 @@ var settings = []setting{
 // With returns o with the stored value of every option that the user did not specify. joined
 // describes how the cluster has joined before; it is nil if it has not.
 func (o Options) With(joined *v1alpha1.Submariner) Options {
-	if joined == nil || o.Reset || !cluster.IsOurs(joined.Labels) {
+	if joined == nil || !cluster.IsOurs(joined.Labels) {
+		return o
+	}
+	if o.Reset {
+		if !o.specifies("clusterset") && o.ClusterID == joined.Spec.ClusterID {
+			o.ClusterSets = joined.Spec.ClusterSets
+		}
 		return o
 	}
 	o.joined = true
