@@ -45,8 +45,10 @@ type Antispoof struct {
 	Own []netip.Prefix // sorted; no network contains another
 	// Usually are the networks of this cluster that most packets are from and for.
 	Usually []netip.Prefix
-	// Apart are devices between which nothing is forwarded.
+	// Apart are devices between which nothing is forwarded. Where there is a Local, nothing is forwarded to them except from its networks:
+	// kube-proxy would otherwise send packets of others there, and translate their source later.
 	Apart []string
+	Local []netip.Prefix
 	// Global are networks to which nothing that arrives on a device of Apart is forwarded: Globalnet has not translated it.
 	Global []netip.Prefix
 	// Siblings are devices on which other gateways of this cluster send packets. What arrives on them from Remote is not
@@ -102,6 +104,7 @@ const (
 	AntispoofForeign     = "foreign"
 	AntispoofOut         = "postrouting"
 	AntispoofApart       = "apart"
+	AntispoofAbroad      = "abroad"
 	AntispoofSiblings    = "siblings"
 	AntispoofHanded      = "handed"
 	AntispoofOutput      = "output"
@@ -116,7 +119,7 @@ const (
 // AntispoofChains are all chains that an Antispoof may have.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
+	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
 	AntispoofOutput, AntispoofElsewhere, AntispoofLeaving,
 }
 

@@ -26,7 +26,7 @@ type DropCounter interface {
 //     would make of it: the rules come before all translation and before connection tracking. Where it arrives in VXLAN
 //     packets, they are about these: a chain at "input" costs less than one that all packets pass twice;
 //   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy chose
-//     the destination;
+//     the destination; and where there is a Local, nothing else from outside it is forwarded to them, such as what another cluster sends to a node port;
 //   - what arrives for a global address and is not translated is not forwarded;
 //   - nothing from another cluster that another gateway of this cluster sends is forwarded to a cable, for the same reason;
 //   - what leaves to another cluster has a source in this one.
@@ -53,9 +53,13 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 			}
 		}
 	}
-	if len(a.Apart) == 1 && len(a.Global) == 0 { // most tables: without a chain more
+	switch {
+	case len(a.Local) > 0:
+		a.abroadRules(r)
+		a.apartRules(r)
+	case len(a.Apart) == 1 && len(a.Global) == 0: // without a chain more
 		r.jump(AntispoofSource, AntispoofForward, Match{IIF: a.Apart[0]}, Match{OIF: a.Apart[0]})
-	} else {
+	default:
 		a.apartRules(r)
 	}
 	if len(a.Siblings) == 0 || len(a.Cables) == 0 || len(a.Remote) == 0 {
@@ -73,13 +77,34 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 	}
 }
 
-// apartRules are about what arrives on a device of Apart: it leaves on none of them, and is not for Global.
+// abroadRules are about what is forwarded to a device of Apart: it comes from Local. What arrives on such a device does not, and counts for the
+// cluster of its source.
+func (a Antispoof) abroadRules(r *antispoofRules) {
+	var foreign []Match
+	for _, n := range a.usuallyFirst(a.Local) {
+		foreign = append(foreign, Match{SAddrNot: n})
+	}
+	for _, d := range a.Apart {
+		r.jump(AntispoofAbroad, AntispoofForward, append([]Match{{OIF: d}}, foreign...)...)
+	}
+	for _, d := range a.Apart {
+		r.jump(AntispoofSource, AntispoofAbroad, Match{IIF: d})
+	}
+	r.jump(AntispoofDestination, AntispoofAbroad)
+}
+
+// apartRules are about what arrives on a device of Apart: it leaves on none of them, unless abroadRules tell so already, and is not for Global.
 func (a Antispoof) apartRules(r *antispoofRules) {
+	if len(a.Local) > 0 && len(a.Global) == 0 {
+		return
+	}
 	for _, d := range a.Apart {
 		r.jump(AntispoofApart, AntispoofForward, Match{IIF: d})
 	}
 	for _, d := range a.Apart {
-		r.jump(AntispoofSource, AntispoofApart, Match{OIF: d})
+		if len(a.Local) == 0 {
+			r.jump(AntispoofSource, AntispoofApart, Match{OIF: d})
+		}
 	}
 	for _, n := range a.Global {
 		if len(a.Apart) > 0 {

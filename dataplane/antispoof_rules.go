@@ -241,16 +241,21 @@ func masks(nets []netip.Prefix) (out []int) {
 
 // widest returns the first few of Own: those of most packets, and then the widest first.
 func (a Antispoof) widest() []netip.Prefix {
+	out := a.usuallyFirst(a.Own)
+	return out[:min(len(out), few)]
+}
+
+// usuallyFirst returns networks in another order: those of most packets, and then the widest first.
+func (a Antispoof) usuallyFirst(nets []netip.Prefix) []netip.Prefix {
 	rare := func(p netip.Prefix) int {
 		if slices.Contains(a.Usually, p) {
 			return 0
 		}
 		return 1
 	}
-	out := slices.SortedStableFunc(slices.Values(a.Own), func(p, q netip.Prefix) int {
+	return slices.SortedStableFunc(slices.Values(nets), func(p, q netip.Prefix) int {
 		return cmp.Or(cmp.Compare(rare(p), rare(q)), cmp.Compare(p.Bits(), q.Bits()))
 	})
-	return out[:min(len(out), few)]
 }
 
 // around returns the smallest network that contains all networks.
