@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -96,9 +97,14 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 
 // find returns the policy to delete, which must have been created on this cluster.
 func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies, error) {
+	if err := all.CheckSet(o.set); err != nil {
+		return nil, cli.UsageError(err)
+	}
 	own, makers := all.Find(o.name, o.set)
 	names := all.Names(false)
 	switch {
+	case len(own) == 1 && o.set != "" && len(all.SetsOf(own[0])) > 1:
+		return nil, fmt.Errorf("cable policy %s applies in clustersets %s: omit --clusterset to delete it from all of them", o.name, strings.Join(all.SetsOf(own[0]), " and "))
 	case len(own) == 1:
 		return own[0], nil
 	case len(own) > 1:
@@ -116,5 +122,8 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 	case len(names) == 0:
 		return nil, fmt.Errorf("there is no cable policy %q: %s has no cable policies", o.name, catalog.MakerName(all.Keeper))
 	}
-	return nil, fmt.Errorf("there is no cable policy %q: the policies are %s", o.name, words.List(names))
+	if o.set != "" && slices.Contains(all.Names(true), o.name) {
+		return nil, fmt.Errorf("there is no cable policy %q in clusterset %s", o.name, o.set)
+	}
+	return nil, fmt.Errorf("there is no cable policy %q: the policies are %s%s", o.name, words.List(names), words.Meant(o.name, names))
 }

@@ -240,7 +240,7 @@ func TestCablePolicy(t *testing.T) {
 		"west: add --name a-lab --left-cluster-selector env=cloud --right-cluster-selector tier=core --cable-driver wireguard --dry-run",
 		"translated: list", "translated: explain west cloud", "translated: explain west east", "translated: add --name plain --cable-driver vxlan", "translated: add --name safe --cable-driver wireguard --dry-run",
 		"west: delete", "west: delete --name nothing", "alone: delete --name nothing", "west: delete --name east-cloud", "hub: delete --name secure",
-		"west: delete --name default", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
+		"west: delete --name default", "west: delete --name secure --clusterset blue", "west: delete --name secure --clusterset nosuch", "west: delete --name secur", "hub: delete --name default --clusterset bleu", "hub: delete --name default", "hub: delete --name default --clusterset blue --dry-run", "hub: delete --name default --clusterset blue",
 		"west: adopt", "west: adopt secure", "bare: adopt secure", "hub: adopt secure --dry-run", "hub: adopt nothing", "hub: adopt --from west --clusterset blue", "hub: adopt secure --from west", "hub: adopt default", "same: adopt plain", "same: adopt default --from west", "same: adopt default --from east --force", "hub: adopt --from east", "both: adopt --from x --broker",
 		"third: list", "third: explain east west", "third: explain east north", "third: adopt plain --dry-run", "third: adopt plain", "third: adopt plain --force",
 		"strict: list", "strict: explain east north", "strict: add plain2 --cable-driver ipsec", "strict: add plain2 --cable-driver ipsec --dry-run", "strict: delete plain",

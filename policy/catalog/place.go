@@ -23,11 +23,8 @@ func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 	set = cmp.Or(set, p.Labels[submarinerv1.ClusterSetLabel])
 	was, ns := p.Namespace, c.namespace(set)
 	p.Namespace = ns
-	if set != "" && !slices.Contains(c.Sets, set) {
-		if c.OnBroker() {
-			return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", set, words.List(c.Sets), words.Meant(set, c.Sets))
-		}
-		return fmt.Errorf("%s is not in clusterset %q: it is in %s%s", MakerName(c.Keeper), set, cmp.Or(words.List(c.Sets), "none"), words.Meant(set, c.Sets))
+	if err := c.CheckSet(set); err != nil {
+		return err
 	}
 	if was != "" && was != ns {
 		return fmt.Errorf("policy %s specifies namespace %s, but cable policies of %s are in %s: omit the namespace", p.Name, was, MakerName(c.Keeper), ns)
@@ -36,6 +33,17 @@ func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 		metav1.SetMetaDataLabel(&p.ObjectMeta, submarinerv1.ClusterSetLabel, set)
 	}
 	return nil
+}
+
+// CheckSet returns an error if a clusterset does not exist here. The empty name is none.
+func (c *Catalog) CheckSet(set string) error {
+	switch {
+	case set == "" || slices.Contains(c.Sets, set):
+		return nil
+	case c.OnBroker():
+		return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", set, words.List(c.Sets), words.Meant(set, c.Sets))
+	}
+	return fmt.Errorf("%s is not in clusterset %q: it is in %s%s", MakerName(c.Keeper), set, cmp.Or(words.List(c.Sets), "none"), words.Meant(set, c.Sets))
 }
 
 // CheckMakers returns an error if policies that are created here have no effect.
