@@ -29,7 +29,7 @@ func newClusterSetDelete(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "delete SET",
 		Short:   "Delete a clusterset",
-		Long:    "Delete a clusterset of the broker. It must have no members, unless --force is set: its\nmembers are then removed from it first. If it was deleted by hand, or a deletion was\ninterrupted, the grants of its former members are renewed without it.",
+		Long:    "Delete a clusterset of the broker. It must have no members, unless --force is set: its\nmembers are then removed from it first. If it was deleted by hand, or a deletion was\ninterrupted, the grants of its former members are renewed without it. As with subctl\nclusterset remove, pods may then send in clear text to clusters that are disconnected.",
 		Example: clustersetDeleteExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
