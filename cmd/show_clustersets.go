@@ -66,8 +66,14 @@ func clustersetTrouble(s look.Site, rows []clustersetMembersRow) (out []string) 
 	}
 	for _, gw := range s.Gateways {
 		for _, c := range gw.Status.Conditions {
-			if c.Type == submarinerv1.ConditionBrokerSynced && mesh.Wrong(c) {
-				out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, strings.ReplaceAll(c.Message, "\n", "; ")))
+			if !mesh.Wrong(c) {
+				continue
+			}
+			for line := range strings.Lines(c.Message) {
+				// Objects may be refused for other reasons, too, which other tables show.
+				if c.Type == submarinerv1.ConditionBrokerSynced || c.Type == mesh.ConditionRefused && strings.Contains(line, "in clusterset ") {
+					out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, strings.TrimSuffix(line, "\n")))
+				}
 			}
 		}
 	}

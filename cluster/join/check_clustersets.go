@@ -23,6 +23,10 @@ func checkClusterSets(r request) ([]string, error) {
 		if slices.Contains(r.broker.Sets, set) {
 			continue
 		}
+		if sub := r.member.Submariner; sub != nil && r.holdsID() && slices.Contains(sub.Spec.ClusterSets, set) {
+			errs = append(errs, fmt.Errorf("clusterset %q, in which this cluster is, is gone from the broker: there, subctl clusterset create %[1]s brings it back, or subctl clusterset delete %[1]s removes it from the grants of its former members", set))
+			continue
+		}
 		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: there is %s%s: "+
 			"the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset", set, cmp.Or(words.List(r.broker.Sets), "none"), words.Meant(set, r.broker.Sets)))
 	}

@@ -58,6 +58,9 @@ func TestJoinAgainInClusterSets(t *testing.T) {
 	require.EqualError(t, err, "this cluster is in clusterset prod: specify it, too, in --clusterset; only the administrator of the broker removes the cluster from it, with: subctl clusterset remove prod west")
 
 	s.ClusterSets, s.Specified = nil, nil
+	s.f.Submariner.Spec.ClusterSets = []string{"prod", "gone"}
+	_, err = s.plan()
+	require.EqualError(t, err, `clusterset "gone", in which this cluster is, is gone from the broker: there, subctl clusterset create gone brings it back, or subctl clusterset delete gone removes it from the grants of its former members`)
 	s.f.Submariner.Spec.ClusterSets, s.f.Alone = nil, true
 	_, err = s.plan()
 	require.EqualError(t, err, "the administrator of the broker has removed this cluster from all clustersets: specify --clusterset to enter one")
