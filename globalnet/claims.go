@@ -23,7 +23,7 @@ func (a *allocation) claim() {
 				}
 				if other, taken := holder[i]; taken {
 					if other != r {
-						a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr, Holder: a.requests[other].Name})
+						a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr, Holder: a.requests[other].object()})
 					}
 					continue
 				}

@@ -10,13 +10,22 @@ import (
 
 // Request is an object that requests addresses of the cluster's global network.
 type Request struct {
-	Name string // kind and name of the object, for messages
-	UID  string
+	Kind, Namespace, Name string // of the object
+	UID                   string
 	// Version changes with every change of the object. A status is written only if the object still has it.
 	Version string
 	Since   time.Time // when the object was created
 	Count   int
 	Held    []netip.Addr // according to the status of the object
+}
+
+// object returns the kind and the name of the object, for messages.
+func (r *Request) object() string {
+	name := r.Name
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
+	return strings.TrimSpace(r.Kind + " " + name)
 }
 
 // Grant is what an object gets.
@@ -32,7 +41,7 @@ type Grant struct {
 // Loss is an address in the status of an object that does not belong to it.
 type Loss struct {
 	Addr netip.Addr
-	// Holder is the name of the object that holds it; empty if it is not in the pool.
+	// Holder is the kind and the name of the object that holds it; empty if it is not in the pool.
 	Holder string
 }
 
@@ -99,7 +108,7 @@ func newAllocation(network netip.Prefix, requests []Request, now time.Time, befo
 	}
 	slices.SortFunc(a.order, func(i, k int) int {
 		x, y := &requests[i], &requests[k]
-		return cmp.Or(x.Since.Compare(y.Since), strings.Compare(x.Name, y.Name), strings.Compare(x.UID, y.UID))
+		return cmp.Or(x.Since.Compare(y.Since), strings.Compare(x.Kind, y.Kind), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name), strings.Compare(x.UID, y.UID))
 	})
 	a.claim()
 	before.used.each(a.used, func(i int) { a.resting[i] = now })

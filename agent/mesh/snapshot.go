@@ -173,6 +173,11 @@ func Find[T interface {
 
 // Same returns the snapshot's object of the kind, namespace and name of o; nil if there is none.
 func (s Snapshot) Same(o Object) Object {
+	if _, is := o.(*submarinerv1.GlobalIngressIP); is {
+		if slim := find(List[*slimIngress](s), o.GetNamespace(), o.GetName()); slim != nil {
+			return slim.full()
+		}
+	}
 	objs := s.objects[reflect.TypeOf(o)]
 	i, found := slices.BinarySearchFunc(objs, o, byName)
 	if !found {
