@@ -151,7 +151,8 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 		t.Skip("only in the process that BenchmarkGlobalnetMemory starts")
 	}
 	o := globalnetOptions(&rest.Config{Host: "http://many", QPS: -1}, slog.New(slog.DiscardHandler))
-	opts := cacheOptions(o)
+	l := newLists(o.Role)
+	opts := cacheOptions(o, l)
 	opts.Scheme, err = kube.NewScheme()
 	require.NoError(t, err)
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -164,20 +165,12 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 	opts.Mapper, opts.HTTPClient = mapper, &http.Client{Transport: manyAddresses(addresses)}
 	c, err := cache.New(o.Config, opts)
 	require.NoError(t, err)
-	l := newLists(o.Role)
-	var noted []func() bool
 	for _, kind := range o.Role.Watches {
-		informer, err := c.GetInformer(t.Context(), kind)
+		_, err := c.GetInformer(t.Context(), kind)
 		require.NoError(t, err)
-		handling, err := informer.AddEventHandler(noting{l})
-		require.NoError(t, err)
-		noted = append(noted, handling.HasSynced)
 	}
 	go func() { _ = c.Start(t.Context()) }()
 	require.True(t, c.WaitForCacheSync(t.Context()))
-	for _, has := range noted {
-		require.Eventually(t, has, time.Minute, 10*time.Millisecond)
-	}
 	var memory *mesh.Addresses
 	for pass := range 5 {
 		s := mesh.NewSnapshot[mesh.Object]("node")
@@ -204,13 +197,6 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 	}
 	t.Logf("peak RSS %d, then %d", kib("VmHWM"), kib("VmRSS"))
 }
-
-// noting passes the events of a cache to lists.
-type noting struct{ *lists }
-
-func (n noting) OnAdd(o any, _ bool) { n.note(o.(client.Object), o.(client.Object)) }
-func (n noting) OnUpdate(_, o any)   { n.note(o.(client.Object), o.(client.Object)) }
-func (n noting) OnDelete(o any)      { n.note(o.(client.Object), nil) }
 
 // manyAddresses is an API server of a cluster with so many global addresses, which streams lists.
 type manyAddresses int
