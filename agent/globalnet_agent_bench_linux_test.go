@@ -171,21 +171,22 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 	}
 	go func() { _ = c.Start(t.Context()) }()
 	require.True(t, c.WaitForCacheSync(t.Context()))
-	var memory *mesh.Addresses
+	var memory *globalnet.Memory
 	for pass := range 5 {
 		s := mesh.NewSnapshot[mesh.Object]("node")
 		for _, kind := range o.Role.Watches {
 			s.SetSorted(l.list(kind))
 		}
 		if s.Now = time.Unix(int64(pass), 0); memory != nil {
-			s.Allocated = memory.Memory
+			s.Allocated = memory
 		}
 		p, err := o.Role.Plan(s)
 		require.NoError(t, err)
-		memory = p.Addresses
+		memory = p.Addresses.Memory
 		require.Equal(t, addresses, p.Addresses.Used["GlobalIngressIP"])
 		r := o.Role.Report(s, p, p.Outcome(s.Now, nil, nil))
 		require.Len(t, r.Apply, 1, "only the shared addresses are missing")
+		require.Empty(t, r.UpdateStatus)
 		time.Sleep(time.Second)
 	}
 	status, err := os.ReadFile("/proc/self/status")
@@ -271,8 +272,9 @@ func (n manyAddresses) send(resource string, add func(client.Object)) client.Obj
 	case "serviceexports":
 		for i := range half {
 			o := &mcsv1alpha1.ServiceExport{ObjectMeta: named(i, "")}
-			for _, kind := range []string{"Valid", "Ready"} {
-				o.Status.Conditions = append(o.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Exported", Message: "other clusters reach the Service at " + address(half+i), LastTransitionTime: metav1.Unix(0, 0)})
+			o.Status.Conditions = []metav1.Condition{
+				{Type: "Valid", Status: metav1.ConditionTrue, Reason: "Valid", Message: "the Service can be exported", LastTransitionTime: metav1.Unix(0, 0)},
+				{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported", Message: "other clusters reach the Service at " + address(half+i), LastTransitionTime: metav1.Unix(0, 0)},
 			}
 			add(o)
 		}

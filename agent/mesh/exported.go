@@ -35,23 +35,34 @@ func exported(at string) []metav1.Condition {
 	}
 }
 
-// exportStatus is a ServiceExport whose conditions change.
-type exportStatus struct {
-	*slimExport
-	conditions []metav1.Condition // that the agent sets
+// exportDraft is a ServiceExport whose conditions change.
+type exportDraft struct {
+	*export
+	a *Addresses
 }
 
-// draw implements draft.
-func (e exportStatus) draw(now time.Time) Object { return e.full(e.changed(now)) }
+// GetNamespace implements draft.
+func (d exportDraft) GetNamespace() string { return d.object.namespace }
 
-// changed returns the new conditions of the object. Conditions of others stay.
-func (e exportStatus) changed(now time.Time) []metav1.Condition {
-	all := e.Conditions()
-	for _, c := range e.conditions {
-		c.ObservedGeneration, c.LastTransitionTime = e.generation, metav1.NewTime(now)
+// draw implements draft.
+func (d exportDraft) draw(now time.Time) Object {
+	conditions, _ := d.a.exportConditions(d.export, now)
+	return d.object.full(conditions)
+}
+
+// exportConditions returns the new conditions of a ServiceExport, and whether it does not have them. Conditions of others stay.
+func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Condition, changed bool) {
+	addrs, network := a.addressesOf(e), a.wanted.network.IsValid()
+	if e.troubles == nil && e.object.at.is && len(e.needs) == 1 && len(addrs) == 1 && addrs[0] == e.object.at.addr() && network {
+		return nil, false // draw is not called
+	}
+	had := e.object.Conditions()
+	all = slices.Clone(had)
+	for _, c := range e.conditions(addrs, network) {
+		c.ObservedGeneration, c.LastTransitionTime = e.object.generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&all, c)
 	}
-	return all
+	return all, !reflect.DeepEqual(all, had)
 }
 
 // exportStatuses returns the ServiceExports whose conditions change. Valid reports whether the Service can be
@@ -59,13 +70,8 @@ func (e exportStatus) changed(now time.Time) []metav1.Condition {
 func (a *Addresses) exportStatuses(now time.Time) (out []draft) {
 	for i := range a.wanted.exports {
 		e := &a.wanted.exports[i]
-		addrs := a.addressesOf(e)
-		if e.troubles == nil && e.object.at.is && len(e.needs) == 1 && len(addrs) == 1 && addrs[0] == e.object.at.addr() && a.wanted.network.IsValid() {
-			continue // it has these conditions
-		}
-		status := exportStatus{e.object, e.conditions(addrs, a.wanted.network.IsValid())}
-		if !reflect.DeepEqual(status.changed(now), e.object.Conditions()) {
-			out = append(out, status)
+		if _, changed := a.exportConditions(e, now); changed {
+			out = append(out, exportDraft{e, a})
 		}
 	}
 	return out
