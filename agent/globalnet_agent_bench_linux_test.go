@@ -123,11 +123,11 @@ const globalnetMemory = "SUBCTL_GLOBALNET_MEMORY"
 
 // BenchmarkGlobalnetMemory measures the memory of the globalnet agent of a cluster with 50,000 global addresses, half of which are pods' own
 // and half of which are Services'. A process of its own reads pods, Services and all others over HTTP, as JSON with managed fields, into the
-// cache that agents have, and allocates. It has the memory limit of Go that the pod sets.
+// cache that agents have, and allocates. It has the settings of the garbage collector that the pod has.
 func BenchmarkGlobalnetMemory(b *testing.B) {
 	for b.Loop() {
 		child := exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestGlobalnetMemoryProcess$", "-test.v")
-		child.Env = append(os.Environ(), globalnetMemory+"=50000", fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(cluster.GlobalnetMemory)))
+		child.Env = append(os.Environ(), globalnetMemory+"=50000", fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(cluster.GlobalnetMemory)), fmt.Sprintf("GOGC=%d", cluster.GlobalnetGC))
 		out, err := child.CombinedOutput()
 		require.NoError(b, err, string(out))
 		m := regexp.MustCompile(`peak RSS (\d+), then (\d+)`).FindSubmatch(out)

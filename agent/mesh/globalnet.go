@@ -61,24 +61,33 @@ func planGlobalnet(s Snapshot) (Plan, error) {
 // allocate grants addresses to all objects that request some, or have some.
 func (a *Addresses) allocate(s Snapshot) {
 	n := len(a.egress) + len(a.ingress)
-	requests, of := make([]globalnet.Request, 0, n), make([]*allocated, 0, n)
+	asking := asking{of: make([]*allocated, 0, n), held: make([][]netip.Addr, 0, n)}
 	held := make([]netip.Addr, 0, n) // of many objects: most have one
 	for _, list := range [][]allocated{a.egress, a.ingress} {
 		for i := range list {
 			x, first := &list[i], len(held)
 			held = x.held(held)
 			if its := held[first:len(held):len(held)]; x.mistake == nil || len(its) > 0 {
-				requests, of = append(requests, x.request(its)), append(of, x)
+				asking.of, asking.held = append(asking.of, x), append(asking.held, its)
 			}
 		}
 	}
-	grants, memory := globalnet.Allocate(a.wanted.network, requests, s.Now, s.Allocated)
-	for k, x := range of {
+	grants, memory := globalnet.Allocate(a.wanted.network, asking, s.Now, s.Allocated)
+	for k, x := range asking.of {
 		x.addrs, x.missing = grants[k].Addrs, grants[k].Missing
 		a.Used[x.kind()] += len(x.addrs)
 	}
 	a.Memory = memory
 }
+
+// asking implements globalnet.Requests.
+type asking struct {
+	of   []*allocated
+	held [][]netip.Addr // what each of them holds
+}
+
+func (a asking) Len() int                   { return len(a.of) }
+func (a asking) At(i int) globalnet.Request { return a.of[i].request(a.held[i]) }
 
 // globalNetwork returns the global network of the cluster; the zero Prefix if it has none, or leaves.
 func globalNetwork(s Snapshot) (netip.Prefix, error) {
