@@ -13,13 +13,13 @@ func (w *wanted) duplicates(pods []*slimPod) map[*slimIngress]*slimIngress {
 	for _, o := range w.have {
 		var ip netip.Addr
 		if name, is := o.pod(); is {
-			if p := find(pods, o.namespace, name); p != nil {
+			if p := find(pods, o.GetNamespace(), name); p != nil {
 				ip = p.IP()
 			}
 		} else if o.forEndpoint() {
 			ip = o.endpoint.addr() // a mistake has a condition
 		}
-		if !w.network.Contains(o.held.addr()) || w.endpoints.RefuseOwn(o.namespace, ip) != nil {
+		if !w.network.Contains(o.held.addr()) || w.endpoints.RefuseOwn(o.GetNamespace(), ip) != nil {
 			continue // gateways do not translate it either
 		}
 		of[o] = ip
@@ -38,5 +38,5 @@ func (w *wanted) duplicates(pods []*slimPod) map[*slimIngress]*slimIngress {
 
 // older reports whether an object has the address of two that have the same one.
 func (o *slimIngress) older(other *slimIngress) bool {
-	return cmp.Or(cmp.Compare(o.created, other.created), cmp.Compare(o.namespace, other.namespace), cmp.Compare(o.name, other.name)) < 0
+	return cmp.Or(cmp.Compare(o.created, other.created), cmp.Compare(o.GetNamespace(), other.GetNamespace()), cmp.Compare(o.name, other.name)) < 0
 }

@@ -72,9 +72,9 @@ func (w *wanted) export(s Snapshot, pods []*slimPod) {
 		}
 		w.exports = append(w.exports, export{object: o})
 		e := &w.exports[len(w.exports)-1]
-		switch service := find(services, o.namespace, o.name); {
+		switch service := find(services, o.GetNamespace(), o.name); {
 		case service == nil:
-			e.trouble().reason, e.trouble().mistake = mcsv1alpha1.ServiceExportReasonNoService, fmt.Sprintf("there is no Service %s in namespace %s", o.name, o.namespace)
+			e.trouble().reason, e.trouble().mistake = mcsv1alpha1.ServiceExportReasonNoService, fmt.Sprintf("there is no Service %s in namespace %s", o.name, o.GetNamespace())
 		case service.external:
 			e.trouble().reason, e.trouble().mistake = mcsv1alpha1.ServiceExportReasonInvalidServiceType, "a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints"
 		case !w.network.IsValid():
@@ -115,7 +115,7 @@ func (w *wanted) headlessPods(e *export, endpoints []*slimSlice, pods []*slimPod
 			if ep.pod == "" {
 				continue
 			}
-			p := find(pods, slice.namespace, ep.pod)
+			p := find(pods, slice.GetNamespace(), ep.pod)
 			if p == nil {
 				continue
 			}
@@ -159,7 +159,7 @@ const maxRefusals = 10000
 // refuse notes why an endpoint is not reached. It reports whether it is.
 func (e *export) refuse(at ipv4, why func(namespace string, ip netip.Addr) error) bool {
 	ip := at.addr()
-	err := why(e.object.namespace, ip)
+	err := why(e.object.GetNamespace(), ip)
 	if err == nil {
 		return true
 	}
@@ -192,7 +192,7 @@ type slicesOf []*slimSlice
 // byService sorts EndpointSlices by Service. Those of a Service stay in the order in which they are.
 func byService(all []*slimSlice) slicesOf {
 	slices.SortStableFunc(all, func(a, b *slimSlice) int {
-		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.service, b.service))
+		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.service, b.service))
 	})
 	return all
 }
@@ -200,10 +200,10 @@ func byService(all []*slimSlice) slicesOf {
 // of returns the EndpointSlices of an exported Service.
 func (s slicesOf) of(o *slimExport) []*slimSlice {
 	from, _ := sort.Find(len(s), func(i int) int {
-		return cmp.Or(strings.Compare(o.namespace, s[i].namespace), strings.Compare(o.name, s[i].service))
+		return cmp.Or(strings.Compare(o.GetNamespace(), s[i].GetNamespace()), strings.Compare(o.name, s[i].service))
 	})
 	to := from
-	for to < len(s) && s[to].namespace == o.namespace && s[to].service == o.name {
+	for to < len(s) && s[to].GetNamespace() == o.GetNamespace() && s[to].service == o.name {
 		to++
 	}
 	return s[from:to]

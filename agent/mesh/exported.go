@@ -42,7 +42,7 @@ type exportDraft struct {
 }
 
 // GetNamespace implements draft.
-func (d exportDraft) GetNamespace() string { return d.object.namespace }
+func (d exportDraft) GetNamespace() string { return d.object.GetNamespace() }
 
 // draw implements draft.
 func (d exportDraft) draw(now time.Time) Object {

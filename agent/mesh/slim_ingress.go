@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +40,9 @@ type oddIngress struct {
 
 // ingress is what a GlobalIngressIP stands for.
 type ingress struct {
-	target   target
 	ref      string // the pod or the Service
-	endpoint ipv4   // that it stands for
+	target   target
+	endpoint ipv4 // that it stands for
 }
 
 // target is the target of a GlobalIngressIP with the reference that it needs and no other.
@@ -106,7 +105,7 @@ func newSlimIngress(o *submarinerv1.GlobalIngressIP) *slimIngress {
 	if slim.ownerUID == "" || !slim.allocated && len(o.Status.Conditions) > 0 || slim.held.String() != o.Status.AllocatedIP {
 		slim.odd = &oddIngress{spec: o.Spec, owners: exact(o.OwnerReferences), held: o.Status.AllocatedIP}
 		if !slim.allocated {
-			slim.odd.conditions = interned(o.Status.Conditions)
+			slim.odd.conditions = exact(o.Status.Conditions)
 		}
 	}
 	return slim
@@ -188,18 +187,6 @@ func sameConditions(a, b []metav1.Condition) bool {
 		x.LastTransitionTime = y.LastTransitionTime
 		return same && x == y
 	})
-}
-
-// interned copies conditions. Text that many objects have is kept once.
-func interned(of []metav1.Condition) []metav1.Condition {
-	out := exact(of)
-	for i := range out {
-		c := &out[i]
-		for _, text := range []*string{&c.Type, (*string)(&c.Status), &c.Reason, &c.Message} {
-			*text = unique.Make(*text).Value()
-		}
-	}
-	return out
 }
 
 // heldText returns the address in the status as it is there; empty if it has none.

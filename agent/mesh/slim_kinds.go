@@ -131,7 +131,7 @@ func newSlimExport(o *mcsv1alpha1.ServiceExport) *slimExport {
 			return slim
 		}
 	}
-	slim.at, slim.since, slim.conditions = ipv4{}, [2]int64{}, interned(o.Status.Conditions)
+	slim.at, slim.since, slim.conditions = ipv4{}, [2]int64{}, exact(o.Status.Conditions)
 	return slim
 }
 

@@ -1,7 +1,9 @@
 package mesh
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,29 +15,30 @@ import (
 // slimMeta is the metadata of kinds of which the globalnet agent caches many thousands of objects: a metav1.ObjectMeta has ten times its size.
 type slimMeta struct {
 	unused
-	namespace, name string
-	uid             types.UID
-	created         int64 // Unix time, in seconds, as the API server has it
-	ending          bool
+	namespace unique.Handle[string]
+	name      string
+	uid       types.UID
+	created   int64 // Unix time, in seconds, as the API server has it
+	ending    bool
 }
 
 func newSlimMeta(m *metav1.ObjectMeta) slimMeta {
-	return slimMeta{namespace: unique.Make(m.Namespace).Value(), name: m.Name, uid: m.UID, created: m.CreationTimestamp.Unix(), ending: m.DeletionTimestamp != nil}
+	return slimMeta{namespace: unique.Make(m.Namespace), name: m.Name, uid: m.UID, created: m.CreationTimestamp.Unix(), ending: m.DeletionTimestamp != nil}
 }
 
-func (m *slimMeta) GetNamespace() string              { return m.namespace }
+func (m *slimMeta) GetNamespace() string              { return m.namespace.Value() }
 func (m *slimMeta) GetName() string                   { return m.name }
 func (m *slimMeta) GetUID() types.UID                 { return m.uid }
 func (m *slimMeta) GetCreationTimestamp() metav1.Time { return metav1.Unix(m.created, 0) }
 
 // objectMeta returns the metadata of the object of the API that is written.
 func (m *slimMeta) objectMeta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.namespace, Name: m.name, UID: m.uid, CreationTimestamp: m.GetCreationTimestamp()}
+	return metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.name, UID: m.uid, CreationTimestamp: m.GetCreationTimestamp()}
 }
 
 // compareTo orders objects by namespace and name.
 func (m *slimMeta) compareTo(key types.NamespacedName) int {
-	return compareKeys(m.namespace, m.name, key)
+	return compareKeys(m.GetNamespace(), m.name, key)
 }
 
 // unused has the methods of Object that nobody calls of a slim object.
@@ -114,8 +117,8 @@ func newSlimLabels(of map[string]string) slimLabels {
 		return nil
 	}
 	out := make(slimLabels, 0, len(of))
-	for k, v := range of {
-		out = append(out, [2]unique.Handle[string]{unique.Make(k), unique.Make(v)})
+	for _, k := range slices.Sorted(maps.Keys(of)) { // the same labels are equal
+		out = append(out, [2]unique.Handle[string]{unique.Make(k), unique.Make(of[k])})
 	}
 	return out
 }

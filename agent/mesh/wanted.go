@@ -243,7 +243,7 @@ func (k *want) GetNamespace() string { return k.owner.GetNamespace() }
 
 // draw implements draft.
 func (k *want) draw(time.Time) Object {
-	of := ingress{k.target, k.owner.GetName(), k.endpoint}
+	of := ingress{k.owner.GetName(), k.target, k.endpoint}
 	o := &submarinerv1.GlobalIngressIP{
 		ObjectMeta: metav1.ObjectMeta{Namespace: k.GetNamespace(), Name: k.name(), Labels: Ours(), OwnerReferences: of.owner(k.owner.GetUID())},
 		Spec:       of.spec(),
@@ -264,7 +264,7 @@ func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 		all[n.Name] = asksForOwn(n)
 	}
 	for _, p := range pods {
-		if p.own || all[p.namespace] {
+		if p.own || all[p.GetNamespace()] {
 			w.pod(p)
 		}
 	}
@@ -277,7 +277,7 @@ func (w *wanted) pod(p *slimPod) (number int32, same, needs bool) {
 	case p.none:
 		return 0, false, false
 	case p.ending:
-		w.ending[types.NamespacedName{Namespace: p.namespace, Name: podIngress(p.name)}] = true
+		w.ending[types.NamespacedName{Namespace: p.GetNamespace(), Name: podIngress(p.name)}] = true
 		return 0, false, false
 	}
 	number, same = w.want(want{owner: p, target: targetPod})
