@@ -20,8 +20,8 @@ import (
 	"subctl/dataplane"
 )
 
-// GlobalnetMemory is the memory limit of the globalnet agent, in bytes. The agent of the largest network, with 65,536 addresses and
-// the longest names, needs less: see BenchmarkGlobalnetMemory.
+// GlobalnetMemory is the memory limit of the globalnet agent, in bytes. With 65,536 addresses, the default size of a network, and long
+// names it uses up to 190 MiB. The rest is for the moment in which an API server that has restarted is read anew.
 const GlobalnetMemory = 256 << 20
 
 // GlobalnetGC is the value of GOGC of the globalnet agent, in percent: nearly all of its memory is objects of the cluster, which stay. Collecting the rest

@@ -28,20 +28,11 @@ func (r Request) object() string {
 	return strings.TrimSpace(r.Kind + " " + name)
 }
 
-// Requests are the requests of many objects. They are read several times, and need not all be in memory.
+// Requests are requests of many objects. Each is read several times, and made then: all of them would take much memory.
 type Requests interface {
 	Len() int
 	At(i int) Request
 }
-
-// List are Requests.
-type List []Request
-
-// Len implements Requests.
-func (l List) Len() int { return len(l) }
-
-// At implements Requests.
-func (l List) At(i int) Request { return l[i] }
 
 // Grant is what an object gets.
 type Grant struct {

@@ -52,7 +52,8 @@ func (w *wanted) compareEndpoints(pods []*slimPod) {
 				return false
 			}
 			first := duplicates[w.have[at]]
-			e.trouble().others = append(e.others, fmt.Sprintf("%s (GlobalIngressIP %s)", first.held, first.name))
+			t := e.trouble()
+			t.others = append(t.others, fmt.Sprintf("%s (GlobalIngressIP %s)", first.held, first.name))
 			return true
 		})
 		if e.troubles != nil {

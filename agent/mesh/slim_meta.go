@@ -41,7 +41,7 @@ func (m *slimMeta) compareTo(key types.NamespacedName) int {
 	return compareKeys(m.GetNamespace(), m.name, key)
 }
 
-// unused has the methods of Object that nobody calls of a slim object.
+// unused has the methods of Object that slim objects have no use for.
 type unused struct{}
 
 func (unused) GetObjectKind() schema.ObjectKind              { return schema.EmptyObjectKind }

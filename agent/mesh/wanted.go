@@ -159,7 +159,7 @@ func (w *wanted) compareIngress() {
 	}
 }
 
-// is reports whether the spec of an object is as wanted. Then its owner, if it is one that an agent sets, has the right name.
+// is reports whether the spec of an object is as wanted. Then its ownerUID, if there is one, is of an owner with the right kind and name.
 func (o *slimIngress) is(k *want) bool { return o.target == k.target && o.ref == k.owner.GetName() }
 
 func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
