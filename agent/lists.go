@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -18,10 +17,12 @@ import (
 // lists keeps sorted lists of the objects of some kinds, of which a cluster may have many thousands. To list
 // them from the cache copies and sorts all for every loop. The lists are as the cache: they follow the events that make the
 // loop run, before it does, and it does not run before they have had all objects. They have the cache's own objects, which must
-// not be changed, so an object that is the same in memory has not changed. A nil *lists keeps no kind.
+// not be changed, so an object that is the same in memory has not changed. An agent without a node has no other cache: see informer. A nil *lists keeps
+// no kind.
 type lists struct {
 	mu    sync.Mutex
 	kinds map[reflect.Type]*sortedList
+	fed   bool // by informers, which read from the API server; else by the events of a cache
 }
 
 // sortedList is the objects of one kind.
@@ -37,9 +38,9 @@ func newLists(r mesh.Role) *lists {
 	if r.Nodeless() {
 		many = r.Watches
 	}
-	l := &lists{kinds: map[reflect.Type]*sortedList{}}
+	l := &lists{kinds: map[reflect.Type]*sortedList{}, fed: r.Nodeless()}
 	for _, kind := range many {
-		l.kinds[reflect.TypeOf(kind)] = &sortedList{changed: map[types.NamespacedName]mesh.Object{}}
+		l.kinds[reflect.TypeOf(kind)] = &sortedList{}
 	}
 	return l
 }
@@ -49,21 +50,28 @@ func (l *lists) keeps(kind mesh.Object) bool { return l != nil && l.kinds[reflec
 
 // following returns the predicate p, which also makes the list of a kind follow the events.
 func (l *lists) following(kind mesh.Object, p predicate.Predicate) predicate.Predicate {
-	if !l.keeps(kind) {
+	if !l.keeps(kind) || l.fed {
 		return p
 	}
+	note := func(o, is mesh.Object) { l.note(kind, keyOf(o), is) }
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { l.note(e.Object, e.Object); return p.Create(e) },
-		UpdateFunc: func(e event.UpdateEvent) bool { l.note(e.ObjectNew, e.ObjectNew); return p.Update(e) },
-		DeleteFunc: func(e event.DeleteEvent) bool { l.note(e.Object, nil); return p.Delete(e) },
+		CreateFunc: func(e event.CreateEvent) bool { note(e.Object, e.Object); return p.Create(e) },
+		UpdateFunc: func(e event.UpdateEvent) bool { note(e.ObjectNew, e.ObjectNew); return p.Update(e) },
+		DeleteFunc: func(e event.DeleteEvent) bool { note(e.Object, nil); return p.Delete(e) },
 	}
 }
 
-// note notes what has become of an object; nil if it is gone.
-func (l *lists) note(o client.Object, is mesh.Object) {
+// note notes what has become of an object; nil if it is gone. It returns what the object was before; nil if there was none.
+func (l *lists) note(kind mesh.Object, key types.NamespacedName, is mesh.Object) (was mesh.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kinds[reflect.TypeOf(o)].changed[client.ObjectKeyFromObject(o)] = is
+	s := l.kinds[reflect.TypeOf(kind)]
+	was = s.get(key)
+	if s.changed == nil {
+		s.changed = map[types.NamespacedName]mesh.Object{}
+	}
+	s.changed[key] = is
+	return was
 }
 
 // list returns the objects of a kind, sorted by namespace and name.
@@ -72,10 +80,49 @@ func (l *lists) list(kind mesh.Object) []mesh.Object {
 	defer l.mu.Unlock()
 	s := l.kinds[reflect.TypeOf(kind)]
 	if len(s.changed) > 0 {
-		s.all = s.merged()
-		s.changed = map[types.NamespacedName]mesh.Object{}
+		s.all, s.changed = s.merged(), nil
 	}
 	return s.all
+}
+
+// replace replaces all objects of a kind, and takes over the list. Then it calls do with each object, as it was and as it is, either of which may be nil.
+func (l *lists) replace(kind mesh.Object, all []mesh.Object, do func(was, is mesh.Object)) {
+	slices.SortFunc(all, func(x, y mesh.Object) int { return compareKey(x, keyOf(y)) })
+	before := l.list(kind)
+	l.mu.Lock()
+	s := l.kinds[reflect.TypeOf(kind)]
+	s.all, s.changed = all, nil
+	l.mu.Unlock()
+	for len(before) > 0 || len(all) > 0 {
+		var was, is mesh.Object
+		c := 0
+		switch {
+		case len(all) == 0:
+			c = -1
+		case len(before) == 0:
+			c = 1
+		default:
+			c = compareKey(before[0], keyOf(all[0]))
+		}
+		if c <= 0 {
+			was, before = before[0], before[1:]
+		}
+		if c >= 0 {
+			is, all = all[0], all[1:]
+		}
+		do(was, is)
+	}
+}
+
+// get returns the object with a key; nil if there is none.
+func (s *sortedList) get(key types.NamespacedName) mesh.Object {
+	if is, changed := s.changed[key]; changed {
+		return is
+	}
+	if i, found := slices.BinarySearchFunc(s.all, key, compareKey); found {
+		return s.all[i]
+	}
+	return nil
 }
 
 // merged returns the list with what has changed.

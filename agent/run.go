@@ -77,14 +77,15 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctrl.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	mgr, err := newManager(o)
+	lists := newLists(o.Role)
+	mgr, err := newManager(o, lists)
 	if err != nil {
 		return err
 	}
 	a := &agent{
 		Role: o.Role, Node: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Kernel: o.Kernel,
 		Log: o.Log, debug: o.Debug, pace: newPace(), events: mgr.GetEventRecorder("subctl-" + o.Role.Name), meters: newMeters(o.Role.Name, registry()),
-		lists: newLists(o.Role),
+		lists: lists,
 	}
 	if o.Role.Nodeless() {
 		a.meters.addresses = newAddressMeters(registry())
@@ -154,7 +155,7 @@ func (a *agent) announce(ctx context.Context, e *submarinerv1.Endpoint) error {
 func (a *agent) fieldOwner() string { return kube.FieldOwner + "-" + a.Role.Name }
 
 // newManager returns the manager that watches the objects of the role's snapshots.
-func newManager(o Options) (manager.Manager, error) {
+func newManager(o Options, l *lists) (manager.Manager, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err
@@ -166,7 +167,7 @@ func newManager(o Options) (manager.Manager, error) {
 	}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                  scheme,
-		Cache:                   cacheOptions(o),
+		Cache:                   cacheOptions(o, l),
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see serveMetrics
 		HealthProbeBindAddress:  "0",
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
@@ -178,8 +179,8 @@ func newManager(o Options) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// cacheOptions returns what the cache of the agent holds.
-func cacheOptions(o Options) cache.Options {
+// cacheOptions returns what the cache of the agent holds. An agent without a node holds it in lists.
+func cacheOptions(o Options, l *lists) cache.Options {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range o.Role.Watches {
@@ -202,7 +203,11 @@ func cacheOptions(o Options) cache.Options {
 			byObject[kind] = cache.ByObject{Transform: slimTranslated}
 		}
 	}
-	return cache.Options{ByObject: byObject, DefaultTransform: slimOther}
+	out := cache.Options{ByObject: byObject, DefaultTransform: slimOther}
+	if o.Role.Nodeless() {
+		out.NewInformer = l.newInformer
+	}
+	return out
 }
 
 // watch makes every change lead to the one request, except heartbeats.

@@ -20,8 +20,13 @@ import (
 	"subctl/dataplane"
 )
 
-// GlobalnetMemory is the memory limit of the globalnet agent, in bytes.
-const GlobalnetMemory = 512 << 20
+// GlobalnetMemory is the memory limit of the globalnet agent, in bytes. With 65,536 addresses, the default size of a network, and long
+// names it uses up to 190 MiB. The rest is for the moment in which an API server that has restarted is read anew.
+const GlobalnetMemory = 256 << 20
+
+// GlobalnetGC is the value of GOGC of the globalnet agent, in percent: nearly all of its memory is objects of the cluster, which stay. Collecting the rest
+// more often takes little time, as the agent is mostly idle.
+const GlobalnetGC = 25
 
 // Everything returns all objects that any cluster may hold, as Render does: settings matter only for their names.
 func Everything() ([]client.Object, error) {
@@ -107,6 +112,7 @@ func globalnetAgent(sub *v1alpha1.Submariner) *appsv1.Deployment {
 		},
 	}
 	limitMemory(&c, GlobalnetMemory)
+	c.Env = append(c.Env, corev1.EnvVar{Name: "GOGC", Value: strconv.Itoa(GlobalnetGC)})
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: GlobalnetName, Namespace: Namespace, Labels: ours(GlobalnetName)},
 		Spec: appsv1.DeploymentSpec{

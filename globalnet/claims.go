@@ -9,12 +9,13 @@ import (
 
 // claim finds out who holds which addresses: first those that have held them before, so that who edits a status takes nothing away.
 func (a *allocation) claim() {
-	holder := make(map[int]int, len(a.requests))
+	holder := make(map[int]int, a.requests.Len())
 	for _, again := range []bool{true, false} {
 		for _, r := range a.order {
+			uid := a.requests.At(r).UID
 			for _, addr := range a.status(r) {
 				i, ok := a.pool.index(addr)
-				if (ok && a.before.holder[i] == a.requests[r].UID) != again {
+				if (ok && a.before.holder[i] == uid) != again {
 					continue
 				}
 				if !ok {
@@ -23,7 +24,7 @@ func (a *allocation) claim() {
 				}
 				if other, taken := holder[i]; taken {
 					if other != r {
-						a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr, Holder: a.requests[other].Name})
+						a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr, Holder: a.requests.At(other).object()})
 					}
 					continue
 				}
@@ -37,11 +38,11 @@ func (a *allocation) claim() {
 	for _, own := range a.own {
 		slices.Sort(own)
 	}
-	for r := range a.requests {
+	for r := range a.own {
 		for _, addrs := range a.written(r) {
 			a.cast(r, addrs)
 		}
-		a.cast(r, a.requests[r].Held)
+		a.cast(r, a.requests.At(r).Held)
 	}
 }
 
@@ -50,12 +51,16 @@ func (a *allocation) status(r int) []netip.Addr {
 	if written := a.written(r); len(written) > 0 {
 		return written[len(written)-1]
 	}
-	return a.requests[r].Held
+	return a.requests.At(r).Held
 }
 
 // written returns what may have been written to the status of an object since the version in the cache.
 func (a *allocation) written(r int) [][]netip.Addr {
-	if p := a.before.pending[a.requests[r].UID]; p.version == a.requests[r].Version {
+	if len(a.before.pending) == 0 {
+		return nil
+	}
+	of := a.requests.At(r)
+	if p := a.before.pending[of.UID]; p.version == of.Version {
 		return p.written
 	}
 	return nil
@@ -73,8 +78,9 @@ func (a *allocation) cast(r int, addrs []netip.Addr) {
 
 // memory returns what the next allocation has to know.
 func (a *allocation) memory() *Memory {
-	m := &Memory{pool: a.pool, used: a.used, shadow: a.shadow, resting: a.resting, pending: map[string]pending{}, holder: make(map[int]string, len(a.requests))}
-	for r, req := range a.requests {
+	m := &Memory{pool: a.pool, used: a.used, shadow: a.shadow, resting: a.resting, pending: map[string]pending{}, holder: make(map[int]string, a.requests.Len())}
+	for r := range a.own {
+		req := a.requests.At(r)
 		for _, addr := range a.grants[r].Addrs {
 			i, _ := a.pool.index(addr)
 			m.holder[i] = req.UID

@@ -188,7 +188,7 @@ func (t *translated) sources(again map[ref]bool) {
 			continue
 		}
 		for _, s := range t.selectors[p.Namespace] {
-			if s.selects(p) {
+			if s.selects(labels.Set(p.Labels)) {
 				t.ofSource.add(ip, at)
 				t.selected[at], touched[ip] = selected{ip, s.sources}, true
 				break

@@ -1,11 +1,23 @@
 package globalnet
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
+
+// Pod is what addresses depend on of a pod.
+type Pod interface {
+	comparable
+	GetNamespace() string
+	GetName() string
+	Created() int64 // Unix time, in seconds
+	IP() netip.Addr // as PodIP
+	LabelSet() labels.Labels
+}
 
 // Endpoints decides which addresses exported Services may lead to. Whoever may write EndpointSlices in a namespace chooses them, but must
 // open neither pods of other namespaces to other clusters, nor what only the gateway reaches.
@@ -16,23 +28,29 @@ type Endpoints struct {
 }
 
 // NewEndpoints returns the Endpoints of a cluster with pods in networks. Few clusters export what needs the pods.
-func NewEndpoints(nets []netip.Prefix, pods []*corev1.Pod) Endpoints {
-	var oldest map[netip.Addr]*corev1.Pod // by address; nil until it is needed
+func NewEndpoints[P Pod](nets []netip.Prefix, pods []P) Endpoints {
+	var oldest map[netip.Addr]P // by address; nil until it is needed
+	var none P
 	return Endpoints{nets: nets, namespace: func(ip netip.Addr) string {
 		if oldest == nil {
-			oldest = make(map[netip.Addr]*corev1.Pod, len(pods))
+			oldest = make(map[netip.Addr]P, len(pods))
 			for _, p := range pods {
-				at := PodIP(p)
-				if other := oldest[at]; at.IsValid() && (other == nil || olderPod(p, other)) {
+				at := p.IP()
+				if other := oldest[at]; at.IsValid() && (other == none || olderThan(p, other)) {
 					oldest[at] = p
 				}
 			}
 		}
-		if p := oldest[ip]; p != nil {
-			return p.Namespace
+		if p := oldest[ip]; p != none {
+			return p.GetNamespace()
 		}
 		return ""
 	}}
+}
+
+// olderThan is olderPod for a Pod.
+func olderThan[P Pod](p, other P) bool {
+	return cmp.Or(cmp.Compare(p.Created(), other.Created()), cmp.Compare(p.GetNamespace(), other.GetNamespace()), cmp.Compare(p.GetName(), other.GetName())) < 0
 }
 
 // olderPod reports whether a pod counts as the one with an address that another pod reports, too.

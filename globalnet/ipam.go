@@ -10,13 +10,28 @@ import (
 
 // Request is an object that requests addresses of the cluster's global network.
 type Request struct {
-	Name string // kind and name of the object, for messages
-	UID  string
+	Kind, Namespace, Name string // of the object
+	UID                   string
 	// Version changes with every change of the object. A status is written only if the object still has it.
 	Version string
 	Since   time.Time // when the object was created
 	Count   int
 	Held    []netip.Addr // according to the status of the object
+}
+
+// object returns the kind and the name of the object, for messages.
+func (r Request) object() string {
+	name := r.Name
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
+	return strings.TrimSpace(r.Kind + " " + name)
+}
+
+// Requests are requests of many objects. Each is read several times, and made then: all of them would take much memory.
+type Requests interface {
+	Len() int
+	At(i int) Request
 }
 
 // Grant is what an object gets.
@@ -32,7 +47,7 @@ type Grant struct {
 // Loss is an address in the status of an object that does not belong to it.
 type Loss struct {
 	Addr netip.Addr
-	// Holder is the name of the object that holds it; empty if it is not in the pool.
+	// Holder is the kind and the name of the object that holds it; empty if it is not in the pool.
 	Holder string
 }
 
@@ -44,7 +59,7 @@ type Loss struct {
 // without gaps (upstream). An object that requests another number than it has keeps as many of its
 // addresses as possible. Objects that cannot get what they request wait, and the oldest gets freed addresses first.
 // An address rests (Rest) before it is allocated again, unless nothing else is left.
-func Allocate(network netip.Prefix, requests []Request, now time.Time, before *Memory) ([]Grant, *Memory) {
+func Allocate(network netip.Prefix, requests Requests, now time.Time, before *Memory) ([]Grant, *Memory) {
 	a := newAllocation(network, requests, now, before)
 	var waiting []int
 	for _, r := range a.order {
@@ -64,7 +79,7 @@ type allocation struct {
 	pool     pool
 	now      time.Time
 	before   *Memory
-	requests []Request
+	requests Requests
 	order    []int   // of requests: the oldest first
 	own      [][]int // by request: what it holds, in ascending order
 	grants   []Grant
@@ -81,7 +96,7 @@ type allocation struct {
 	hopeless int         // so many addresses without gaps do not exist, even among those that rest; 0 if unknown
 }
 
-func newAllocation(network netip.Prefix, requests []Request, now time.Time, before *Memory) *allocation {
+func newAllocation(network netip.Prefix, requests Requests, now time.Time, before *Memory) *allocation {
 	switch {
 	case before == nil:
 		before, _ = Recall(network, "")
@@ -89,17 +104,24 @@ func newAllocation(network netip.Prefix, requests []Request, now time.Time, befo
 		before, _ = Recall(network, before.Record())
 	}
 	a := &allocation{
-		pool: newPool(network), now: now, requests: requests, order: make([]int, len(requests)), own: make([][]int, len(requests)),
-		grants: make([]Grant, len(requests)),
+		pool: newPool(network), now: now, requests: requests, order: make([]int, requests.Len()), own: make([][]int, requests.Len()),
+		grants: make([]Grant, requests.Len()),
 		before: before, shadow: map[int]int{}, resting: map[int]time.Time{}, lowest: map[int]int{},
 	}
 	a.used, a.taken, a.highest = newSet(a.pool.size), newSet(a.pool.size), a.pool.size-1
 	for i := range a.order {
 		a.order[i] = i
 	}
+	since := make([]int64, len(a.order))
+	for i := range since {
+		since[i] = requests.At(i).Since.Unix()
+	}
 	slices.SortFunc(a.order, func(i, k int) int {
-		x, y := &requests[i], &requests[k]
-		return cmp.Or(x.Since.Compare(y.Since), strings.Compare(x.Name, y.Name), strings.Compare(x.UID, y.UID))
+		if c := cmp.Compare(since[i], since[k]); c != 0 {
+			return c
+		}
+		x, y := requests.At(i), requests.At(k)
+		return cmp.Or(x.Since.Compare(y.Since), strings.Compare(x.Kind, y.Kind), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name), strings.Compare(x.UID, y.UID))
 	})
 	a.claim()
 	before.used.each(a.used, func(i int) { a.resting[i] = now })
@@ -125,7 +147,7 @@ func newAllocation(network netip.Prefix, requests []Request, now time.Time, befo
 
 // keep leaves a request the addresses that it has, if they are enough. It frees the others.
 func (a *allocation) keep(r int) bool {
-	own, n := a.own[r], a.requests[r].Count
+	own, n := a.own[r], a.requests.At(r).Count
 	if n <= 0 {
 		a.grant(r, nil)
 		return true
@@ -141,7 +163,7 @@ func (a *allocation) keep(r int) bool {
 
 // give gives a request the addresses that it does not have yet.
 func (a *allocation) give(r int) {
-	n := a.requests[r].Count
+	n := a.requests.At(r).Count
 	start := a.around(r)
 	if start < 0 {
 		start = a.find(n)
@@ -175,13 +197,13 @@ func (a *allocation) grant(r int, run []int) {
 		delete(a.resting, i)
 		delete(a.shadow, i)
 	}
-	a.grants[r].Addrs = a.pool.addrs(run)
+	a.grants[r].Addrs = a.pool.addrs(run, a.requests.At(r).Held)
 }
 
 // around returns where the addresses begin that include as many as possible of those that a request has:
 // of several, those with the fewest that rest, then the highest. It returns -1 if there are none.
 func (a *allocation) around(r int) int {
-	own, n := a.own[r], a.requests[r].Count
+	own, n := a.own[r], a.requests.At(r).Count
 	if len(own) == 0 {
 		return -1
 	}

@@ -17,6 +17,12 @@ var (
 	start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
+// requestList implements globalnet.Requests.
+type requestList []globalnet.Request
+
+func (l requestList) Len() int                   { return len(l) }
+func (l requestList) At(i int) globalnet.Request { return l[i] }
+
 // ask returns a request; words are the last octets of what it holds. Requests are in the order of age.
 func ask(name string, age, count int, held ...string) globalnet.Request {
 	r := globalnet.Request{Name: name, UID: name, Since: start.Add(-time.Duration(age) * time.Hour), Count: count}
@@ -47,64 +53,64 @@ func text(g globalnet.Grant) string {
 func TestAllocate(t *testing.T) {
 	for name, test := range map[string]struct {
 		network  netip.Prefix
-		requests []globalnet.Request
+		requests requestList
 		want     []string
 	}{
 		"one: the highest; several: the lowest": {
-			requests: []globalnet.Request{ask("a", 3, 1), ask("b", 2, 4), ask("c", 1, 1), ask("d", 0, 2)},
+			requests: requestList{ask("a", 3, 1), ask("b", 2, 4), ask("c", 1, 1), ask("d", 0, 2)},
 			want:     []string{"14", "1 2 3 4", "13", "5 6"},
 		},
-		"nothing requested": {requests: []globalnet.Request{ask("a", 0, 0), ask("b", 0, 0, "3")}, want: []string{"", ""}},
+		"nothing requested": {requests: requestList{ask("a", 0, 0), ask("b", 0, 0, "3")}, want: []string{"", ""}},
 		"what stands, stands": {
-			requests: []globalnet.Request{ask("a", 0, 1, "5"), ask("b", 9, 1), ask("c", 9, 3, "9", "10", "11")},
+			requests: requestList{ask("a", 0, 1, "5"), ask("b", 9, 1), ask("c", 9, 3, "9", "10", "11")},
 			want:     []string{"5", "14", "9 10 11"},
 		},
 		"the older of two keeps it": {
-			requests: []globalnet.Request{ask("young", 1, 1, "5"), ask("old", 2, 1, "5")},
+			requests: requestList{ask("young", 1, 1, "5"), ask("old", 2, 1, "5")},
 			want:     []string{"14 lost 242.0.0.5 old", "5"},
 		},
 		"of two equally old, the name decides": {
-			requests: []globalnet.Request{ask("b", 1, 1, "5"), ask("a", 1, 1, "5")},
+			requests: requestList{ask("b", 1, 1, "5"), ask("a", 1, 1, "5")},
 			want:     []string{"14 lost 242.0.0.5 a", "5"},
 		},
 		"not of the pool": {
-			requests: []globalnet.Request{ask("a", 3, 1, "0"), ask("b", 2, 1, "15"), ask("c", 1, 1, "10.1.2.3"), ask("d", 0, 1, "fd00::1")},
+			requests: requestList{ask("a", 3, 1, "0"), ask("b", 2, 1, "15"), ask("c", 1, 1, "10.1.2.3"), ask("d", 0, 1, "fd00::1")},
 			want:     []string{"14 lost 242.0.0.0", "13 lost 242.0.0.15", "12 lost 10.1.2.3", "11 lost fd00::1"},
 		},
-		"twice in one status": {requests: []globalnet.Request{ask("a", 0, 2, "5", "5")}, want: []string{"5 6"}},
-		"shrinks at the end":  {requests: []globalnet.Request{ask("a", 0, 2, "3", "4", "5", "6")}, want: []string{"3 4"}},
+		"twice in one status": {requests: requestList{ask("a", 0, 2, "5", "5")}, want: []string{"5 6"}},
+		"shrinks at the end":  {requests: requestList{ask("a", 0, 2, "3", "4", "5", "6")}, want: []string{"3 4"}},
 		"grows at the end": {
-			requests: []globalnet.Request{ask("a", 0, 4, "3", "4"), ask("b", 0, 1, "2")}, want: []string{"3 4 5 6", "2"},
+			requests: requestList{ask("a", 0, 4, "3", "4"), ask("b", 0, 1, "2")}, want: []string{"3 4 5 6", "2"},
 		},
 		"grows on both sides": {
-			requests: []globalnet.Request{ask("a", 0, 4, "3", "4"), ask("b", 0, 1, "6")}, want: []string{"2 3 4 5", "6"},
+			requests: requestList{ask("a", 0, 4, "3", "4"), ask("b", 0, 1, "6")}, want: []string{"2 3 4 5", "6"},
 		},
 		"moves if it cannot grow": {
-			requests: []globalnet.Request{ask("a", 0, 3, "3", "4"), ask("b", 0, 1, "2"), ask("c", 0, 1, "5")},
+			requests: requestList{ask("a", 0, 3, "3", "4"), ask("b", 0, 1, "2"), ask("c", 0, 1, "5")},
 			want:     []string{"6 7 8", "2", "5"},
 		},
 		"keeps what it has if it cannot move": {
-			requests: []globalnet.Request{ask("a", 0, 9, "3", "4"), ask("b", 0, 1, "2"), ask("c", 0, 1, "8")},
+			requests: requestList{ask("a", 0, 9, "3", "4"), ask("b", 0, 1, "2"), ask("c", 0, 1, "8")},
 			want:     []string{"3 4 missing 7", "2", "8"},
 		},
 		"a status with gaps": {
-			requests: []globalnet.Request{ask("a", 0, 3, "3", "5", "6"), ask("b", 0, 1, "4")}, want: []string{"5 6 7", "4"},
+			requests: requestList{ask("a", 0, 3, "3", "5", "6"), ask("b", 0, 1, "4")}, want: []string{"5 6 7", "4"},
 		},
 		"the oldest first": {
-			requests: []globalnet.Request{ask("c", 1, 6), ask("b", 2, 6), ask("a", 3, 6)},
+			requests: requestList{ask("c", 1, 6), ask("b", 2, 6), ask("a", 3, 6)},
 			want:     []string{"missing 6", "7 8 9 10 11 12", "1 2 3 4 5 6"},
 		},
 		"a smaller request is not kept waiting by a larger one": {
-			requests: []globalnet.Request{ask("a", 3, 12), ask("b", 2, 6), ask("c", 1, 2)},
+			requests: requestList{ask("a", 3, 12), ask("b", 2, 6), ask("c", 1, 2)},
 			want:     []string{"1 2 3 4 5 6 7 8 9 10 11 12", "missing 6", "13 14"},
 		},
 		"a pool of two": {
 			network:  netip.MustParsePrefix("242.0.0.0/30"),
-			requests: []globalnet.Request{ask("a", 3, 1), ask("b", 2, 1), ask("c", 1, 1)},
+			requests: requestList{ask("a", 3, 1), ask("b", 2, 1), ask("c", 1, 1)},
 			want:     []string{"2", "1", "missing 1"},
 		},
-		"no pool": {network: netip.MustParsePrefix("242.0.0.0/31"), requests: []globalnet.Request{ask("a", 3, 1, "1")}, want: []string{"missing 1 lost 242.0.0.1"}},
-		"IPv6":    {network: netip.MustParsePrefix("fd00::/64"), requests: []globalnet.Request{ask("a", 3, 1)}, want: []string{"missing 1"}},
+		"no pool": {network: netip.MustParsePrefix("242.0.0.0/31"), requests: requestList{ask("a", 3, 1, "1")}, want: []string{"missing 1 lost 242.0.0.1"}},
+		"IPv6":    {network: netip.MustParsePrefix("fd00::/64"), requests: requestList{ask("a", 3, 1)}, want: []string{"missing 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !test.network.IsValid() {
@@ -126,7 +132,7 @@ func TestRest(t *testing.T) {
 	var m *globalnet.Memory
 	give := func(after time.Duration, requests ...globalnet.Request) string {
 		t.Helper()
-		grants, next := globalnet.Allocate(small, requests, start.Add(after), m)
+		grants, next := globalnet.Allocate(small, requestList(requests), start.Add(after), m)
 		m = next
 		var all []string
 		for _, g := range grants {
@@ -146,29 +152,29 @@ func TestRest(t *testing.T) {
 
 // After it has rested, a freed address is used like any other.
 func TestRestEnds(t *testing.T) {
-	_, m := globalnet.Allocate(small, []globalnet.Request{ask("a", 9, 1)}, start, nil)
-	_, m = globalnet.Allocate(small, nil, start, m)
-	grants, _ := globalnet.Allocate(small, []globalnet.Request{ask("b", 9, 1)}, start.Add(globalnet.Rest-1), m)
+	_, m := globalnet.Allocate(small, requestList{ask("a", 9, 1)}, start, nil)
+	_, m = globalnet.Allocate(small, requestList(nil), start, m)
+	grants, _ := globalnet.Allocate(small, requestList{ask("b", 9, 1)}, start.Add(globalnet.Rest-1), m)
 	require.Equal(t, "13", text(grants[0]))
-	grants, _ = globalnet.Allocate(small, []globalnet.Request{ask("b", 9, 1)}, start.Add(globalnet.Rest), m)
+	grants, _ = globalnet.Allocate(small, requestList{ask("b", 9, 1)}, start.Add(globalnet.Rest), m)
 	require.Equal(t, "14", text(grants[0]))
 }
 
 // What has been allocated is not given to others before the cache shows it, and not changed
 // when the cache is behind.
 func TestCacheIsBehind(t *testing.T) {
-	_, m := globalnet.Allocate(small, []globalnet.Request{ask("young", 1, 1)}, start, nil)
-	grants, m := globalnet.Allocate(small, []globalnet.Request{ask("young", 1, 1), ask("old", 2, 1)}, start, m)
+	_, m := globalnet.Allocate(small, requestList{ask("young", 1, 1)}, start, nil)
+	grants, m := globalnet.Allocate(small, requestList{ask("young", 1, 1), ask("old", 2, 1)}, start, m)
 	require.Equal(t, []string{"14", "13"}, []string{text(grants[0]), text(grants[1])})
 	edited := ask("young", 1, 1, "3")
 	edited.Version = "2"
-	grants, _ = globalnet.Allocate(small, []globalnet.Request{edited, ask("old", 2, 1, "13")}, start, m)
+	grants, _ = globalnet.Allocate(small, requestList{edited, ask("old", 2, 1, "13")}, start, m)
 	require.Equal(t, "3", text(grants[0]), "a status that somebody has edited stands")
 }
 
 // A new agent knows from the record which addresses may have been used a moment ago.
 func TestRecord(t *testing.T) {
-	_, m := globalnet.Allocate(small, []globalnet.Request{ask("a", 9, 1), ask("b", 9, 3), ask("c", 9, 1)}, start, nil)
+	_, m := globalnet.Allocate(small, requestList{ask("a", 9, 1), ask("b", 9, 3), ask("c", 9, 1)}, start, nil)
 	require.Equal(t, "242.0.0.1-242.0.0.3 242.0.0.13-242.0.0.14", m.Record())
 	all, others := m.Recorded(m.Record())
 	require.Equal(t, []bool{true, false}, []bool{all, others})
@@ -177,7 +183,7 @@ func TestRecord(t *testing.T) {
 
 	m, err := globalnet.Recall(small, m.Record())
 	require.NoError(t, err)
-	grants, m := globalnet.Allocate(small, []globalnet.Request{ask("c", 9, 1, "13"), ask("d", 9, 1)}, start, m)
+	grants, m := globalnet.Allocate(small, requestList{ask("c", 9, 1, "13"), ask("d", 9, 1)}, start, m)
 	require.Equal(t, []string{"13", "12"}, []string{text(grants[0]), text(grants[1])}, "14 rests: its object was deleted meanwhile")
 	require.Equal(t, 4, m.Usage().Resting)
 
@@ -191,7 +197,7 @@ func TestRecord(t *testing.T) {
 // A record fits into a ConfigMap, however the addresses are scattered.
 func TestRecordIsBounded(t *testing.T) {
 	large := netip.MustParsePrefix("242.0.0.0/12")
-	var scattered []globalnet.Request
+	var scattered requestList
 	addr := large.Addr().Next()
 	for i := range 300_000 {
 		scattered = append(scattered, globalnet.Request{Name: fmt.Sprint(i), UID: fmt.Sprint(i), Count: 1, Held: []netip.Addr{addr}})
@@ -206,9 +212,9 @@ func TestRecordIsBounded(t *testing.T) {
 }
 
 // many returns 50,000 objects that hold an address each.
-func many() (netip.Prefix, []globalnet.Request) {
+func many() (netip.Prefix, requestList) {
 	network := netip.MustParsePrefix("242.0.0.0/16")
-	out := make([]globalnet.Request, 50_000)
+	out := make(requestList, 50_000)
 	for i := range out {
 		name := fmt.Sprintf("GlobalIngressIP shop/web-%05d", i)
 		out[i] = globalnet.Request{Name: name, UID: name, Since: start.Add(time.Duration(i) * time.Millisecond), Count: 1}
@@ -225,12 +231,12 @@ func BenchmarkAllocate(b *testing.B) {
 	network, held := many()
 	_, m := globalnet.Allocate(network, held, start, nil)
 	one := append(held[:len(held):len(held)], globalnet.Request{Name: "new", UID: "new", Since: start.Add(time.Hour), Count: 1})
-	none := make([]globalnet.Request, len(held))
+	none := make(requestList, len(held))
 	for i, r := range held {
 		r.Held = nil
 		none[i] = r
 	}
-	for name, requests := range map[string][]globalnet.Request{"all": none, "one": one, "nothing": held} {
+	for name, requests := range map[string]requestList{"all": none, "one": one, "nothing": held} {
 		b.Run(name, func(b *testing.B) {
 			before := m
 			if name == "all" {

@@ -3,6 +3,7 @@ package globalnet
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 // pool is the addresses of a network that can be allocated, by number: all except its first and its last one.
@@ -44,7 +45,11 @@ func (p pool) addr(i int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-func (p pool) addrs(of []int) []netip.Addr {
+// addrs returns the addresses with numbers: those of the given list, if they are the same.
+func (p pool) addrs(of []int, same []netip.Addr) []netip.Addr {
+	if slices.EqualFunc(of, same, func(i int, a netip.Addr) bool { return p.addr(i) == a }) {
+		return same
+	}
 	out := make([]netip.Addr, len(of))
 	for k, i := range of {
 		out[k] = p.addr(i)

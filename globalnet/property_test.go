@@ -97,7 +97,7 @@ func (w *world) step() {
 
 // allocate allocates once. One in fail writes fails, if fail is not 0.
 func (w *world) allocate(fail int) []globalnet.Grant {
-	requests := make([]globalnet.Request, len(w.objects))
+	requests := make(requestList, len(w.objects))
 	for i, o := range w.objects {
 		requests[i] = o.seen
 	}

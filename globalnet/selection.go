@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -27,7 +26,7 @@ const maxMatches = 1 << 20
 
 // Select returns the Selections of GlobalEgressIPs. Those with an invalid selector have none, and neither have those of a namespace with so
 // many GlobalEgressIPs and pods that comparing them would take too long.
-func Select(egress []*submarinerv1.GlobalEgressIP, pods []*corev1.Pod) map[*submarinerv1.GlobalEgressIP]Selection {
+func Select[P Pod](egress []*submarinerv1.GlobalEgressIP, pods []P) map[*submarinerv1.GlobalEgressIP]Selection {
 	out := map[*submarinerv1.GlobalEgressIP]Selection{}
 	if len(egress) == 0 {
 		return out
@@ -38,10 +37,10 @@ func Select(egress []*submarinerv1.GlobalEgressIP, pods []*corev1.Pod) map[*subm
 			all[e.Namespace] = append(all[e.Namespace], s)
 		}
 	}
-	of := map[string][]*corev1.Pod{}
+	of := map[string][]P{}
 	for _, p := range pods {
-		if len(all[p.Namespace]) > 0 && PodIP(p).IsValid() {
-			of[p.Namespace] = append(of[p.Namespace], p)
+		if namespace := p.GetNamespace(); len(all[namespace]) > 0 && p.IP().IsValid() {
+			of[namespace] = append(of[namespace], p)
 		}
 	}
 	for namespace, selectors := range all {
@@ -57,7 +56,7 @@ func Select(egress []*submarinerv1.GlobalEgressIP, pods []*corev1.Pod) map[*subm
 			var first *submarinerv1.GlobalEgressIP
 			for _, s := range selectors {
 				switch e := s.GlobalEgressIP; {
-				case !s.selects(p):
+				case !s.selects(p.LabelSet()):
 				case first == nil:
 					first = e
 					is := out[e]
@@ -163,6 +162,6 @@ func (s selecting) same(o selecting) bool {
 	return s.GlobalEgressIP == o.GlobalEgressIP && slices.Equal(s.sources, o.sources)
 }
 
-func (s selecting) selects(p *corev1.Pod) bool {
-	return s.selector == nil || s.selector.Matches(labels.Set(p.Labels))
+func (s selecting) selects(pod labels.Labels) bool {
+	return s.selector == nil || s.selector.Matches(pod)
 }

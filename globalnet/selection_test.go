@@ -29,7 +29,7 @@ func TestSelect(t *testing.T) {
 	ended := labelled("ns", "ended", "10.0.0.7", "none")
 	ended.Status.Phase = corev1.PodFailed
 	pods := []*corev1.Pod{labelled("ns", "a", "10.0.0.1", "web"), labelled("ns", "b", "10.0.0.2", "db"), labelled("other", "c", "10.0.0.3", "none"), ended, pod("ns", "d", "10.0.0.4")}
-	got := Select(all, pods)
+	got := Select(all, typed(pods))
 	require.Equal(t, map[*submarinerv1.GlobalEgressIP]Selection{
 		everything: {1, []string{"web", "young"}}, web: {1, nil}, young: {1, []string{"web"}}, nobody: {}, twin: {0, []string{"web"}},
 	}, got)
@@ -38,7 +38,7 @@ func TestSelect(t *testing.T) {
 		sources[s.Pod.String()] = s.Global.String()
 	}
 	require.Equal(t, map[string]string{"10.0.0.1": "242.1.1.2", "10.0.0.2": "242.1.1.3", "10.0.0.4": "242.1.1.1"}, sources, "as gateways translate")
-	require.Empty(t, Select(nil, pods))
+	require.Empty(t, Select(nil, typed(pods)))
 }
 
 // Thousands of GlobalEgressIPs and pods in one namespace take no time from those of others.
@@ -51,7 +51,7 @@ func TestHostileSelectors(t *testing.T) {
 	}
 	victim := ofEgressObject(9, "victim", nil, "242.1.9.9")
 	victim.Namespace = "victim"
-	require.Equal(t, map[*submarinerv1.GlobalEgressIP]Selection{victim: {Pods: 1}}, Select(append(all, victim), pods))
+	require.Equal(t, map[*submarinerv1.GlobalEgressIP]Selection{victim: {Pods: 1}}, Select(append(all, victim), typed(pods)))
 }
 
 // Nor do many conditions in one selector: a gateway compares them with all pods.
@@ -59,17 +59,17 @@ func TestHostileSelectorTerms(t *testing.T) {
 	e := ofEgressObject(1, "e", map[string]string{"a": "b"}, "242.1.1.1")
 	pods := []*corev1.Pod{pod("ns", "p", "10.0.0.1")}
 	e.Spec.PodSelector = &metav1.LabelSelector{}
-	require.Equal(t, 1, Select([]*submarinerv1.GlobalEgressIP{e}, pods)[e].Pods, "selects all pods")
+	require.Equal(t, 1, Select([]*submarinerv1.GlobalEgressIP{e}, typed(pods))[e].Pods, "selects all pods")
 	values := make([]string, maxTerms)
 	for i := range values {
 		values[i] = fmt.Sprint("v", i)
 	}
 	e.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: values}}
-	require.Empty(t, Select([]*submarinerv1.GlobalEgressIP{e}, pods))
+	require.Empty(t, Select([]*submarinerv1.GlobalEgressIP{e}, typed(pods)))
 	_, err := Selector(e.Spec.PodSelector)
 	require.EqualError(t, err, "it has 33 labels, expressions and values: use at most 32")
 	e.Spec.PodSelector.MatchExpressions[0].Values = values[1:]
-	require.Equal(t, 1, Select([]*submarinerv1.GlobalEgressIP{e}, pods)[e].Pods)
+	require.Equal(t, 1, Select([]*submarinerv1.GlobalEgressIP{e}, typed(pods))[e].Pods)
 }
 
 // What agents keep of a GlobalEgressIP is small, whatever a user writes into it, and what is too large is reported.

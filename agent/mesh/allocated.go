@@ -8,10 +8,8 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/globalnet"
@@ -19,132 +17,133 @@ import (
 
 // allocated is an object that requests global addresses, and what it gets.
 type allocated struct {
-	kind    string
-	object  Object
-	count   int
-	held    []string // its status
-	conds   []metav1.Condition
-	mistake string            // in the object; it gets no address
-	reason  string            // of the mistake
-	network bool              // the cluster has a global network
+	object  Object            // *slimIngress, or of the API
+	mistake *mistake          // it gets no address; nil if there is none
 	selects *metav1.Condition // of a GlobalEgressIP; nil for none
-	grant   globalnet.Grant
+	addrs   []netip.Addr      // that are granted
+	missing int               // how many it waits for
 }
 
-// readAllocated returns all objects that request addresses.
-func readAllocated(s Snapshot, w wanted) []allocated {
-	var out []allocated
-	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
-		a := allocated{kind: "ClusterGlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
-		if !slices.Contains(w.egress, o.Name) {
-			a.reason, a.mistake = submarinerv1.ReasonInvalidInstance, "no gateway uses it: use "+strings.Join(w.egress, ", ")
-		}
-		out = append(out, a)
+// mistake is a mistake in an object.
+type mistake struct{ reason, message string }
+
+// invalid returns the mistake with a message; nil if that is empty.
+func invalid(message string) *mistake {
+	if message == "" {
+		return nil
 	}
-	egress := List[*submarinerv1.GlobalEgressIP](s)
-	surplus := globalnet.Surplus(egress)
-	for _, o := range egress {
-		a := allocated{kind: "GlobalEgressIP", object: o, count: o.Spec.Count(), held: o.Status.AllocatedIPs, conds: o.Status.Conditions}
+	return &mistake{submarinerv1.ReasonInvalidInput, message}
+}
+
+// readAllocated returns all objects that request addresses: egress, and GlobalIngressIPs in the order of the list of the snapshot.
+func readAllocated(s Snapshot, w *wanted) (egress, ingress []allocated) {
+	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
+		a := allocated{object: o}
+		if !slices.Contains(w.egress, o.Name) {
+			a.mistake = &mistake{submarinerv1.ReasonInvalidInstance, "no gateway uses it: use " + strings.Join(w.egress, ", ")}
+		}
+		egress = append(egress, a)
+	}
+	all := List[*submarinerv1.GlobalEgressIP](s)
+	surplus := globalnet.Surplus(all)
+	for _, o := range all {
+		a := allocated{object: o}
 		if surplus[o] {
-			a.reason, a.mistake = submarinerv1.ReasonInvalidInput, fmt.Sprintf("namespace %s has %d older GlobalEgressIPs, and no more get addresses: delete some", o.Namespace, globalnet.MaxOfNamespace)
+			a.mistake = invalid(fmt.Sprintf("namespace %s has %d older GlobalEgressIPs, and no more get addresses: delete some", o.Namespace, globalnet.MaxOfNamespace))
 		} else if o.Spec.PodSelector != nil {
 			if _, err := globalnet.Selector(o.Spec.PodSelector); err != nil {
-				a.reason, a.mistake = submarinerv1.ReasonInvalidInput, clip(fmt.Sprintf("podSelector is not valid: %v", err))
+				a.mistake = invalid(clip(fmt.Sprintf("podSelector is not valid: %v", err)))
 			}
 		}
-		out = append(out, a)
+		egress = append(egress, a)
 	}
-	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
-		a := allocated{kind: "GlobalIngressIP", object: o, count: 1, conds: o.Status.Conditions}
-		if o.Status.AllocatedIP != "" {
-			a.held = []string{o.Status.AllocatedIP}
-		}
-		if m := ingressMistake(o); m != "" {
-			a.reason, a.mistake = submarinerv1.ReasonInvalidInput, m
-		}
-		out = append(out, a)
+	ingress = make([]allocated, len(w.have))
+	for i, o := range w.have {
+		ingress[i] = allocated{object: o, mistake: invalid(o.mistake())}
 	}
-	for i := range out {
-		out[i].network = w.network.IsValid()
-		if !out[i].network {
-			out[i].reason, out[i].mistake = submarinerv1.ReasonInvalidInput, "this cluster has no global network: join it to a broker with globalnet"
-		}
-	}
-	return out
-}
-
-// selectPods determines the conditions Selects, as if the addresses that are granted were in the statuses already: so each status is written once.
-func (a *Addresses) selectPods(s Snapshot) {
-	own := map[types.NamespacedName]bool{} // pods with addresses of their own, which take precedence
-	var egress []*submarinerv1.GlobalEgressIP
-	var shared []*submarinerv1.ClusterGlobalEgressIP
-	of := map[*submarinerv1.GlobalEgressIP]*allocated{}
-	for i := range a.allocated {
-		x := &a.allocated[i]
-		if len(x.grant.Addrs) == 0 {
-			continue
-		}
-		switch o := x.object.(type) {
-		case *submarinerv1.GlobalIngressIP:
-			if o.Spec.Target == submarinerv1.TargetHeadlessServicePod {
-				own[types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.PodRef.Name}] = true
+	if !w.network.IsValid() {
+		none := invalid("this cluster has no global network: join it to a broker with globalnet")
+		for _, list := range [][]allocated{egress, ingress} {
+			for i := range list {
+				list[i].mistake = none
 			}
-		case *submarinerv1.ClusterGlobalEgressIP:
-			granted := *o
-			granted.Status.AllocatedIPs = x.addresses()
-			shared = append(shared, &granted)
-		case *submarinerv1.GlobalEgressIP:
-			granted := *o
-			granted.Status.AllocatedIPs = x.addresses()
-			egress, of[&granted] = append(egress, &granted), x
 		}
 	}
-	selections := globalnet.Select(egress, slices.DeleteFunc(slices.Clone(List[*corev1.Pod](s)), func(p *corev1.Pod) bool { return own[keyOf(p)] }))
-	crowded := globalnet.Crowded(a.wanted.gateways, egress, shared)
-	for o, is := range selections {
-		of[o].selects = selects(o, is, crowded[o])
-	}
+	return egress, ingress
 }
 
-// ingressMistake returns what a GlobalIngressIP lacks.
-func ingressMistake(o *submarinerv1.GlobalIngressIP) string {
-	switch o.Spec.Target {
+// mistake returns what a GlobalIngressIP lacks.
+func (o *slimIngress) mistake() string {
+	switch _, isPod := o.pod(); {
+	case o.forEndpoint() && !o.endpoint.is:
+		return "the target HeadlessServiceEndpoints needs the annotation " + submarinerv1.HeadlessEndpointAnnotation + ": the IPv4 address of the endpoint"
+	case o.target != targetOdd || isPod && o.odd.spec.PodRef.Name != "" || o.forEndpoint():
+		return ""
+	}
+	switch spec := o.odd.spec; spec.Target {
 	case submarinerv1.TargetHeadlessServicePod:
-		if o.Spec.PodRef == nil || o.Spec.PodRef.Name == "" {
-			return "the target HeadlessServicePod needs a podRef: name the pod"
-		}
-	case submarinerv1.TargetHeadlessServiceEndpoints:
-		if a, err := netip.ParseAddr(o.Annotations[submarinerv1.HeadlessEndpointAnnotation]); err != nil || !a.Is4() {
-			return "the target HeadlessServiceEndpoints needs the annotation " + submarinerv1.HeadlessEndpointAnnotation + ": the IPv4 address of the endpoint"
-		}
+		return "the target HeadlessServicePod needs a podRef: name the pod"
 	case submarinerv1.TargetClusterIPService:
-		if o.Spec.ServiceRef == nil || o.Spec.ServiceRef.Name == "" {
+		if spec.ServiceRef == nil || spec.ServiceRef.Name == "" {
 			return "the target ClusterIPService needs a serviceRef: name the Service"
 		}
+		return ""
 	default:
-		return fmt.Sprintf("target %q is unknown", o.Spec.Target)
+		return fmt.Sprintf("target %q is unknown", spec.Target)
 	}
-	return ""
 }
 
-func (a *allocated) name() string {
-	if ns := a.object.GetNamespace(); ns != "" {
-		return a.kind + " " + ns + "/" + a.object.GetName()
+// kind returns the kind of the object.
+func (a *allocated) kind() string {
+	switch a.object.(type) {
+	case *submarinerv1.ClusterGlobalEgressIP:
+		return "ClusterGlobalEgressIP"
+	case *submarinerv1.GlobalEgressIP:
+		return "GlobalEgressIP"
 	}
-	return a.kind + " " + a.object.GetName()
+	return "GlobalIngressIP"
 }
 
-func (a *allocated) request() globalnet.Request {
+// count returns how many addresses the object requests, if it has no mistake.
+func (a *allocated) count() int {
+	switch o := a.object.(type) {
+	case *submarinerv1.ClusterGlobalEgressIP:
+		return o.Spec.Count()
+	case *submarinerv1.GlobalEgressIP:
+		return o.Spec.Count()
+	}
+	return 1
+}
+
+// held appends the addresses in the status of the object. Text that is no address is the zero Addr, which is not in the pool.
+func (a *allocated) held(to []netip.Addr) []netip.Addr {
+	var texts []string
+	switch o := a.object.(type) {
+	case *slimIngress:
+		if addr, has := o.heldAddr(); has {
+			to = append(to, addr)
+		}
+	case *submarinerv1.ClusterGlobalEgressIP:
+		texts = o.Status.AllocatedIPs
+	case *submarinerv1.GlobalEgressIP:
+		texts = o.Status.AllocatedIPs
+	}
+	for _, text := range texts {
+		addr, _ := netip.ParseAddr(text)
+		to = append(to, addr)
+	}
+	return to
+}
+
+// request returns the request of the object, which holds addresses.
+func (a *allocated) request(held []netip.Addr) globalnet.Request {
+	o := a.object
 	r := globalnet.Request{
-		Name: a.name(), UID: string(a.object.GetUID()), Version: a.object.GetResourceVersion(),
-		Since: a.object.GetCreationTimestamp().Time, Count: a.count,
+		Kind: a.kind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), Version: o.GetResourceVersion(),
+		Since: o.GetCreationTimestamp().Time, Count: a.count(), Held: held,
 	}
-	if a.mistake != "" {
+	if a.mistake != nil {
 		r.Count = 0
-	}
-	for _, text := range a.held {
-		addr, _ := netip.ParseAddr(text) // the zero Addr is not in the pool
-		r.Held = append(r.Held, addr)
 	}
 	return r
 }
@@ -153,41 +152,27 @@ func (a *allocated) request() globalnet.Request {
 func (a *allocated) condition() metav1.Condition {
 	c := metav1.Condition{Type: submarinerv1.ConditionAllocated, Status: metav1.ConditionFalse, ObservedGeneration: a.object.GetGeneration()}
 	switch {
-	case a.mistake != "":
-		c.Reason, c.Message = a.reason, a.mistake
-	case a.count == 0:
+	case a.mistake != nil:
+		c.Reason, c.Message = a.mistake.reason, a.mistake.message
+	case a.count() == 0:
 		c.Reason, c.Message = submarinerv1.ReasonNothingRequested, "it requests no address"
-		if a.kind == "ClusterGlobalEgressIP" {
+		if a.kind() == "ClusterGlobalEgressIP" {
 			c.Message += ": pods without other addresses reach no other cluster"
 		}
-	case a.grant.Missing > 0:
+	case a.missing > 0:
 		c.Reason = submarinerv1.ReasonPoolExhausted
-		c.Message = fmt.Sprintf("the global network has no %s: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", inARow(a.count))
+		c.Message = fmt.Sprintf("the global network has no %s: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", inARow(a.count()))
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonAllocated, "allocated "+addressRange(a.grant.Addrs)
+		generation := c.ObservedGeneration
+		c = allocatedTrue(addressRange(a.addrs))
+		c.ObservedGeneration = generation
 	}
 	return c
 }
 
-// selects returns the condition Selects of a GlobalEgressIP. Its message names no pods, which come and go.
-func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection, crowded int) *metav1.Condition {
-	c := metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse, ObservedGeneration: o.Generation}
-	others := "GlobalEgressIP " + addressList(is.Before)
-	switch {
-	case len(is.Before) > 0 && is.Pods == 0:
-		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "all pods that it selects have the addresses of "+others+" instead, which takes precedence"
-	case is.Pods == 0:
-		c.Reason, c.Message = submarinerv1.ReasonNoPods, "it selects no pods of namespace "+o.Namespace
-	case crowded > 0:
-		c.Reason = submarinerv1.ReasonNoRoom
-		c.Message = fmt.Sprintf("%d of its %d addresses have no effect: each of several active gateways uses at most %d addresses, those of its ClusterGlobalEgressIP and of older GlobalEgressIPs first",
-			crowded, len(o.Status.AllocatedIPs), globalnet.MaxReturned)
-	case len(is.Before) > 0:
-		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "of the pods that it selects, some have the addresses of "+others+" instead, which takes precedence"
-	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonPodsSelected, "pods have its addresses as their source"
-	}
-	return &c
+// allocatedTrue returns the condition Allocated of an object that has the addresses that it requests.
+func allocatedTrue(addresses string) metav1.Condition {
+	return metav1.Condition{Type: submarinerv1.ConditionAllocated, Status: metav1.ConditionTrue, Reason: submarinerv1.ReasonAllocated, Message: "allocated " + addresses}
 }
 
 func inARow(n int) string {
@@ -209,38 +194,77 @@ func addressRange(of []netip.Addr) string {
 
 // addresses returns the granted addresses as statuses have them.
 func (a *allocated) addresses() (texts []string) {
-	for _, addr := range a.grant.Addrs {
+	for _, addr := range a.addrs {
 		texts = append(texts, addr.String())
 	}
 	return texts
 }
 
-// status returns the object with its new status; nil if it has that already.
-func (a *allocated) status(now time.Time) Object {
-	conds := slices.Clone(a.conds)
+// statusDraft is an object whose status changes.
+type statusDraft struct{ *allocated }
+
+// GetNamespace implements draft.
+func (a statusDraft) GetNamespace() string { return a.object.GetNamespace() }
+
+// draw implements draft.
+func (a statusDraft) draw(now time.Time) Object {
+	conds, _ := a.conditions(now)
+	switch o := a.object.DeepCopyObject().(type) {
+	case *submarinerv1.ClusterGlobalEgressIP:
+		o.Status = submarinerv1.GlobalEgressIPStatus{Conditions: conds, AllocatedIPs: a.addresses()}
+		return o
+	case *submarinerv1.GlobalEgressIP:
+		o.Status = submarinerv1.GlobalEgressIPStatus{Conditions: conds, AllocatedIPs: a.addresses()}
+		return o
+	case *slimIngress:
+		out := o.full()
+		out.Status = submarinerv1.GlobalIngressIPStatus{Conditions: conds, AllocatedIP: strings.Join(a.addresses(), "")}
+		return out
+	}
+	return nil
+}
+
+// changed reports whether the object does not have its new status.
+func (a *allocated) changed(now time.Time) bool {
+	var held []string
+	switch o := a.object.(type) {
+	case *slimIngress:
+		if o.allocated && a.mistake == nil && len(a.addrs) == 1 && a.addrs[0] == o.held.addr() {
+			return false // and this is its only condition
+		}
+		if text := o.heldText(); text != "" {
+			held = []string{text}
+		}
+	case *submarinerv1.ClusterGlobalEgressIP:
+		held = o.Status.AllocatedIPs
+	case *submarinerv1.GlobalEgressIP:
+		held = o.Status.AllocatedIPs
+	}
+	_, changed := a.conditions(now)
+	return changed || !slices.Equal(a.addresses(), held)
+}
+
+// conditions returns the conditions of the new status, and whether the object does not have them. Conditions of others stay.
+func (a *allocated) conditions(now time.Time) (conds []metav1.Condition, changed bool) {
+	var had []metav1.Condition
+	switch o := a.object.(type) {
+	case *slimIngress:
+		had = o.Conditions()
+	case *submarinerv1.ClusterGlobalEgressIP:
+		had = o.Status.Conditions
+	case *submarinerv1.GlobalEgressIP:
+		had = o.Status.Conditions
+	}
+	conds = slices.Clone(had)
 	c := a.condition()
 	c.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&conds, c)
 	if a.selects != nil {
-		a.selects.LastTransitionTime = c.LastTransitionTime
-		meta.SetStatusCondition(&conds, *a.selects)
+		selects := *a.selects
+		selects.LastTransitionTime = c.LastTransitionTime
+		meta.SetStatusCondition(&conds, selects)
 	} else {
 		meta.RemoveStatusCondition(&conds, submarinerv1.ConditionSelects)
 	}
-	addrs := a.addresses()
-	if slices.Equal(addrs, a.held) && reflect.DeepEqual(conds, a.conds) {
-		return nil
-	}
-	switch o := a.object.DeepCopyObject().(type) {
-	case *submarinerv1.ClusterGlobalEgressIP:
-		o.Status = submarinerv1.GlobalEgressIPStatus{Conditions: conds, AllocatedIPs: addrs}
-		return o
-	case *submarinerv1.GlobalEgressIP:
-		o.Status = submarinerv1.GlobalEgressIPStatus{Conditions: conds, AllocatedIPs: addrs}
-		return o
-	case *submarinerv1.GlobalIngressIP:
-		o.Status = submarinerv1.GlobalIngressIPStatus{Conditions: conds, AllocatedIP: strings.Join(addrs, "")}
-		return o
-	}
-	return nil
+	return conds, !reflect.DeepEqual(conds, had)
 }

@@ -1,159 +1,211 @@
 package mesh
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"sort"
+	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
-
-	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // export is a ServiceExport, and what stands for its Service.
 type export struct {
-	object  *mcsv1alpha1.ServiceExport
+	object *slimExport
+	needs  []int32 // the numbers of wants
+	*troubles
+}
+
+// troubles is why other clusters reach nothing, or not all, at the address of a Service.
+type troubles struct {
 	reason  mcsv1alpha1.ServiceExportConditionReason // why it is not valid; empty if it is
 	mistake string
-	needs   []types.NamespacedName // GlobalIngressIPs
-	taken   string                 // the name of one that stands for something else
+	taken   string // the name of a GlobalIngressIP that stands for something else
 	// unreached is why other clusters reach nothing at the address of the Service; empty if they do.
 	unreached string
-	refused   []string     // why other clusters do not reach endpoints, for the first listedAddresses
-	refusals  int          // how many endpoints they do not reach; maxRefusals if there are more
-	others    []string     // the GlobalIngressIPs at whose addresses other clusters reach endpoints instead
-	noted     map[any]bool // what needs and refused have: a Service may have many thousands of endpoints
+	refused   []string            // why other clusters do not reach endpoints, for the first listedAddresses
+	refusals  map[netip.Addr]bool // the endpoints that they do not reach, at most maxRefusals
+	others    []string            // the GlobalIngressIPs at whose addresses other clusters reach endpoints instead
+}
+
+// trouble returns the troubles of an export, to add to them. Most have none.
+func (e *export) trouble() *troubles {
+	if e.troubles == nil {
+		e.troubles = &troubles{}
+	}
+	return e.troubles
 }
 
 // compareEndpoints looks for endpoints that other clusters reach at the address of another object.
-func (w *wanted) compareEndpoints(s Snapshot) {
-	all := List[*submarinerv1.GlobalIngressIP](s)
-	if !slices.ContainsFunc(all, func(o *submarinerv1.GlobalIngressIP) bool {
-		return o.Spec.Target == submarinerv1.TargetHeadlessServiceEndpoints
-	}) {
+func (w *wanted) compareEndpoints(pods []*slimPod) {
+	if !slices.ContainsFunc(w.have, (*slimIngress).forEndpoint) {
 		return // the addresses of pods differ
 	}
-	duplicates := map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}
-	for o, first := range w.endpoints.Duplicates(w.network, all, List[*corev1.Pod](s)) {
-		duplicates[keyOf(o)] = first
-	}
+	duplicates := w.duplicates(pods)
 	for i := range w.exports {
-		w.exports[i].without(duplicates)
+		e := &w.exports[i]
+		e.needs = slices.DeleteFunc(e.needs, func(n int32) bool {
+			at := w.ingress[n].at
+			if at < 0 || duplicates[w.have[at]] == nil {
+				return false
+			}
+			first := duplicates[w.have[at]]
+			t := e.trouble()
+			t.others = append(t.others, fmt.Sprintf("%s (GlobalIngressIP %s)", first.held, first.name))
+			return true
+		})
+		if e.troubles != nil {
+			slices.Sort(e.others)
+		}
 	}
 }
 
 // export gives exported Services what stands for them.
-func (w *wanted) export(s Snapshot) {
-	services := map[types.NamespacedName]*corev1.Service{}
-	for _, o := range List[*corev1.Service](s) {
-		services[keyOf(o)] = o
-	}
-	pods := map[types.NamespacedName]*corev1.Pod{}
-	for _, o := range List[*corev1.Pod](s) {
-		pods[keyOf(o)] = o
-	}
-	endpoints := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
-	for _, o := range List[*discoveryv1.EndpointSlice](s) {
-		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}
-		endpoints[key] = append(endpoints[key], o)
-	}
-	for _, o := range List[*mcsv1alpha1.ServiceExport](s) {
-		e := export{object: o}
-		switch service := services[keyOf(o)]; {
-		case o.DeletionTimestamp != nil:
+func (w *wanted) export(s Snapshot, pods []*slimPod) {
+	services, exports := List[*slimService](s), List[*slimExport](s)
+	endpoints := byService(List[*slimSlice](s))
+	w.exports = make([]export, 0, len(exports))
+	for _, o := range exports {
+		if o.ending {
 			continue
-		case service == nil:
-			e.reason, e.mistake = mcsv1alpha1.ServiceExportReasonNoService, fmt.Sprintf("there is no Service %s in namespace %s", o.Name, o.Namespace)
-		case service.Spec.Type == corev1.ServiceTypeExternalName:
-			e.reason, e.mistake = mcsv1alpha1.ServiceExportReasonInvalidServiceType, "a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints"
-		case !w.network.IsValid():
-		case service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) > 0:
-			w.headlessPods(&e, endpoints[keyOf(o)], pods)
-		case service.Spec.ClusterIP == corev1.ClusterIPNone:
-			w.headlessEndpoints(&e, endpoints[keyOf(o)])
-		default:
-			w.clusterIP(&e, service, endpoints[keyOf(o)])
 		}
-		w.exports = append(w.exports, e)
+		w.exports = append(w.exports, export{object: o})
+		e := &w.exports[len(w.exports)-1]
+		switch service := find(services, o.GetNamespace(), o.name); {
+		case service == nil:
+			e.trouble().reason, e.trouble().mistake = mcsv1alpha1.ServiceExportReasonNoService, fmt.Sprintf("there is no Service %s in namespace %s", o.name, o.GetNamespace())
+		case service.external:
+			e.trouble().reason, e.trouble().mistake = mcsv1alpha1.ServiceExportReasonInvalidServiceType, "a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints"
+		case !w.network.IsValid():
+		case service.headless && service.selects:
+			w.headlessPods(e, endpoints.of(o), pods)
+		case service.headless:
+			w.headlessEndpoints(e, endpoints.of(o))
+		default:
+			w.clusterIP(e, service, endpoints.of(o))
+		}
 	}
 }
 
 // clusterIP gives an exported Service with an address in the cluster a global address.
-func (w *wanted) clusterIP(e *export, service *corev1.Service, endpoints []*discoveryv1.EndpointSlice) {
-	if !isIPv4(service.Spec.ClusterIP) && !slices.ContainsFunc(service.Spec.ClusterIPs, isIPv4) {
-		e.unreached = "the Service has no IPv4 address"
+func (w *wanted) clusterIP(e *export, service *slimService, endpoints []*slimSlice) {
+	if !service.ipv4 {
+		e.trouble().unreached = "the Service has no IPv4 address"
 		return
 	}
 	refused, reached := false, false
-	eachAddress(endpoints, func(ip netip.Addr, _ string) {
-		if e.refuse(ip, w.endpoints.Refuse(service.Namespace, ip)) {
+	eachAddress(endpoints, func(ip ipv4) {
+		if e.refuse(ip, w.endpoints.Refuse) {
 			reached = true
 		} else {
 			refused = true
 		}
 	})
 	if refused && !reached {
-		e.unreached = "other clusters may reach none of its endpoints"
+		e.trouble().unreached = "other clusters may reach none of its endpoints"
 	}
-	e.need(w.want(&submarinerv1.GlobalIngressIP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name},
-		Spec:       submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: service.Name}},
-	}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName))
+	w.need(e, want{owner: e.object, target: targetService})
 }
 
 // headlessPods gives each pod of an exported headless Service an address.
-func (w *wanted) headlessPods(e *export, endpoints []*discoveryv1.EndpointSlice, pods map[types.NamespacedName]*corev1.Pod) {
+func (w *wanted) headlessPods(e *export, endpoints []*slimSlice, pods []*slimPod) {
 	for _, slice := range endpoints {
-		for _, ep := range slice.Endpoints {
-			if ep.TargetRef == nil || ep.TargetRef.Kind != "Pod" {
+		for _, ep := range slice.endpoints {
+			if ep.pod == "" {
 				continue
 			}
-			p := pods[types.NamespacedName{Namespace: slice.Namespace, Name: ep.TargetRef.Name}]
+			p := find(pods, slice.GetNamespace(), ep.pod)
 			if p == nil {
 				continue
 			}
-			if key, free, needs := w.pod(p); needs {
-				e.need(key, free)
+			if number, same, needs := w.pod(p); needs {
+				w.noteNeed(e, number, same)
 			}
 		}
 	}
 }
 
 // headlessEndpoints gives each endpoint of an exported headless Service without selector an address.
-func (w *wanted) headlessEndpoints(e *export, endpoints []*discoveryv1.EndpointSlice) {
-	name := e.object.Name
-	eachAddress(endpoints, func(ip netip.Addr, text string) {
-		if !e.refuse(ip, w.endpoints.RefuseOwn(e.object.Namespace, ip)) {
-			return
+func (w *wanted) headlessEndpoints(e *export, endpoints []*slimSlice) {
+	eachAddress(endpoints, func(ip ipv4) {
+		if e.refuse(ip, w.endpoints.RefuseOwn) {
+			w.need(e, want{owner: e.object, target: targetEndpoint, endpoint: ip})
 		}
-		e.need(w.want(&submarinerv1.GlobalIngressIP{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: e.object.Namespace, Name: fmt.Sprintf("ep-%.44s-%.15s", name, text), // upstream
-				Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: text},
-			},
-			Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints, ServiceRef: &corev1.LocalObjectReference{Name: name}},
-		}, e.object, mcsv1alpha1.GroupVersion.String(), mcsv1alpha1.ServiceExportKindName))
 	})
 }
 
-func isIPv4(text string) bool {
-	ip, err := netip.ParseAddr(text)
-	return err == nil && ip.Is4()
+// need adds an object that an export needs.
+func (w *wanted) need(e *export, k want) {
+	number, same := w.want(k)
+	w.noteNeed(e, number, same)
 }
 
-// eachAddress calls do for each IPv4 address in EndpointSlices, and its text.
-func eachAddress(endpoints []*discoveryv1.EndpointSlice, do func(netip.Addr, string)) {
+// noteNeed notes an object that the last export needs, once, or that something else has its name.
+func (w *wanted) noteNeed(e *export, number int32, same bool) {
+	k, last := &w.ingress[number], int32(len(w.exports))
+	switch {
+	case !same:
+		e.trouble().taken = k.name()
+	case k.neededBy != last:
+		k.neededBy = last
+		e.needs = append(e.needs, number)
+	}
+}
+
+// maxRefusals is how many endpoints that are not reached are counted: whoever may write EndpointSlices can list millions.
+const maxRefusals = 10000
+
+// refuse notes why an endpoint is not reached. It reports whether it is.
+func (e *export) refuse(at ipv4, why func(namespace string, ip netip.Addr) error) bool {
+	ip := at.addr()
+	err := why(e.object.GetNamespace(), ip)
+	if err == nil {
+		return true
+	}
+	t := e.trouble()
+	if len(t.refusals) < maxRefusals && !t.refusals[ip] {
+		if t.refusals == nil {
+			t.refusals = map[netip.Addr]bool{}
+		}
+		if t.refusals[ip] = true; len(t.refused) < listedAddresses {
+			t.refused = append(t.refused, err.Error())
+		}
+	}
+	return false
+}
+
+// eachAddress calls do for each IPv4 address in EndpointSlices.
+func eachAddress(endpoints []*slimSlice, do func(ipv4)) {
 	for _, slice := range endpoints {
-		for _, ep := range slice.Endpoints {
-			for _, text := range ep.Addresses {
-				if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() {
-					do(ip, text)
-				}
+		for _, ep := range slice.endpoints {
+			if ep.ip.is {
+				do(ep.ip)
 			}
 		}
 	}
+}
+
+// slicesOf are EndpointSlices, sorted by namespace and Service.
+type slicesOf []*slimSlice
+
+// byService sorts EndpointSlices by Service. Those of a Service stay in the order in which they are.
+func byService(all []*slimSlice) slicesOf {
+	slices.SortStableFunc(all, func(a, b *slimSlice) int {
+		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.service, b.service))
+	})
+	return all
+}
+
+// of returns the EndpointSlices of an exported Service.
+func (s slicesOf) of(o *slimExport) []*slimSlice {
+	from, _ := sort.Find(len(s), func(i int) int {
+		return cmp.Or(strings.Compare(o.GetNamespace(), s[i].GetNamespace()), strings.Compare(o.name, s[i].service))
+	})
+	to := from
+	for to < len(s) && s[to].GetNamespace() == o.GetNamespace() && s[to].service == o.name {
+		to++
+	}
+	return s[from:to]
 }

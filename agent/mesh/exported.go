@@ -10,10 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
-
-	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // Reasons of the condition Ready of a ServiceExport that the Multi-Cluster Services API does not have.
@@ -27,114 +24,114 @@ const (
 // listedAddresses is the most addresses in the message of a condition.
 const listedAddresses = 5
 
+// reachedAt is the start of the message of the condition Ready of what other clusters reach.
+const reachedAt = "other clusters reach the Service at "
+
+// exported returns the conditions of a ServiceExport whose Service other clusters reach at the given addresses.
+func exported(at string) []metav1.Condition {
+	return []metav1.Condition{
+		{Type: string(mcsv1alpha1.ServiceExportConditionValid), Status: metav1.ConditionTrue, Reason: string(mcsv1alpha1.ServiceExportReasonValid), Message: "the Service can be exported"},
+		{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: metav1.ConditionTrue, Reason: string(mcsv1alpha1.ServiceExportReasonExported), Message: reachedAt + at},
+	}
+}
+
+// exportDraft is a ServiceExport whose conditions change.
+type exportDraft struct {
+	*export
+	a *Addresses
+}
+
+// GetNamespace implements draft.
+func (d exportDraft) GetNamespace() string { return d.object.GetNamespace() }
+
+// draw implements draft.
+func (d exportDraft) draw(now time.Time) Object {
+	conditions, _ := d.a.exportConditions(d.export, now)
+	return d.object.full(conditions)
+}
+
+// exportConditions returns the new conditions of a ServiceExport, and whether it does not have them. Conditions of others stay.
+func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Condition, changed bool) {
+	addrs, network := a.addressesOf(e), a.wanted.network.IsValid()
+	if e.troubles == nil && e.object.at.is && len(e.needs) == 1 && len(addrs) == 1 && addrs[0] == e.object.at.addr() && network {
+		return nil, false // draw is not called
+	}
+	had := e.object.Conditions()
+	all = slices.Clone(had)
+	for _, c := range e.conditions(addrs, network) {
+		c.ObservedGeneration, c.LastTransitionTime = e.object.generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&all, c)
+	}
+	return all, !reflect.DeepEqual(all, had)
+}
+
 // exportStatuses returns the ServiceExports whose conditions change. Valid reports whether the Service can be
 // exported, and Ready whether other clusters reach it.
-func (a *Addresses) exportStatuses(now time.Time) []Object {
-	granted := map[types.NamespacedName]string{}
-	for i := range a.allocated {
-		if o, ok := a.allocated[i].object.(*submarinerv1.GlobalIngressIP); ok && len(a.allocated[i].grant.Addrs) > 0 {
-			granted[keyOf(o)] = a.allocated[i].grant.Addrs[0].String()
-		}
-	}
-	var out []Object
-	for _, e := range a.wanted.exports {
-		o := e.object.DeepCopy()
-		for _, c := range e.conditions(granted, a.wanted.network.IsValid()) {
-			c.ObservedGeneration, c.LastTransitionTime = o.Generation, metav1.NewTime(now)
-			meta.SetStatusCondition(&o.Status.Conditions, c)
-		}
-		if !reflect.DeepEqual(o.Status.Conditions, e.object.Status.Conditions) {
-			out = append(out, o)
+func (a *Addresses) exportStatuses(now time.Time) (out []draft) {
+	for i := range a.wanted.exports {
+		e := &a.wanted.exports[i]
+		if _, changed := a.exportConditions(e, now); changed {
+			out = append(out, exportDraft{e, a})
 		}
 	}
 	return out
 }
 
-// conditions returns the conditions of a ServiceExport. granted has the addresses of GlobalIngressIPs.
-func (e export) conditions(granted map[types.NamespacedName]string, network bool) []metav1.Condition {
-	valid := metav1.Condition{Type: string(mcsv1alpha1.ServiceExportConditionValid), Status: metav1.ConditionTrue, Reason: string(mcsv1alpha1.ServiceExportReasonValid), Message: "the Service can be exported"}
-	ready := metav1.Condition{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: metav1.ConditionFalse, Reason: string(mcsv1alpha1.ServiceExportReasonPending)}
-	var addrs []string
-	for _, key := range e.needs {
-		if a := granted[key]; a != "" {
-			addrs = append(addrs, a)
+// addressesOf returns the addresses at which other clusters reach an exported Service.
+func (a *Addresses) addressesOf(e *export) (addrs []netip.Addr) {
+	for _, n := range e.needs {
+		if at := a.wanted.ingress[n].at; at >= 0 {
+			if granted := a.ingress[at].addrs; len(granted) > 0 {
+				if len(e.needs) == 1 {
+					return granted[:1]
+				}
+				addrs = append(addrs, granted[0])
+			}
 		}
+	}
+	return addrs
+}
+
+// conditions returns the conditions of a ServiceExport with the addresses that are granted.
+func (e *export) conditions(granted []netip.Addr, network bool) []metav1.Condition {
+	t := e.troubles
+	if t == nil {
+		t = &troubles{}
+	}
+	var addrs []string
+	for _, a := range granted {
+		addrs = append(addrs, a.String())
 	}
 	slices.Sort(addrs)
+	cs := exported(addressList(addrs) + t.refusedText())
+	valid, ready := &cs[0], &cs[1]
+	not := func(reason, message string) {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reason, message
+	}
+	const pending = string(mcsv1alpha1.ServiceExportReasonPending)
 	switch {
-	case e.mistake != "":
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, string(e.reason), e.mistake
-		ready.Message = "the Service cannot be exported: see the condition Valid"
+	case t.mistake != "":
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, string(t.reason), t.mistake
+		not(pending, "the Service cannot be exported: see the condition Valid")
 	case !network:
-		ready.Reason, ready.Message = ReasonNoGlobalNetwork, "this cluster has no global network: other clusters reach the Service at its own addresses"
-	case e.taken != "":
-		ready.Reason = ReasonNameTaken
-		ready.Message = fmt.Sprintf("GlobalIngressIP %s is for something else: delete it, or export a Service with another name", e.taken)
-	case e.unreached != "":
-		ready.Reason, ready.Message = ReasonNoEndpoints, e.unreached+e.refusedText()
-	case len(e.needs) == 0 && len(e.others) > 0:
-		ready.Reason, ready.Message = ReasonEndpointsTaken, "none of its endpoints has an address for this Service"+e.refusedText()
+		not(ReasonNoGlobalNetwork, "this cluster has no global network: other clusters reach the Service at its own addresses")
+	case t.taken != "":
+		not(ReasonNameTaken, fmt.Sprintf("GlobalIngressIP %s is for something else: delete it, or export a Service with another name", t.taken))
+	case t.unreached != "":
+		not(ReasonNoEndpoints, t.unreached+t.refusedText())
+	case len(e.needs) == 0 && len(t.others) > 0:
+		not(ReasonEndpointsTaken, "none of its endpoints has an address for this Service"+t.refusedText())
 	case len(e.needs) == 0:
-		ready.Reason, ready.Message = ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"+e.refusedText()
+		not(ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"+t.refusedText())
 	case len(addrs) < len(e.needs):
-		ready.Message = fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs), len(e.needs))
-	default:
-		ready.Status, ready.Reason = metav1.ConditionTrue, string(mcsv1alpha1.ServiceExportReasonExported)
-		ready.Message = "other clusters reach the Service at " + addressList(addrs) + e.refusedText()
+		not(pending, fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs), len(e.needs)))
 	}
-	return []metav1.Condition{valid, ready}
-}
-
-// without removes from needs the GlobalIngressIPs whose endpoint another one has, and notes that one.
-func (e *export) without(duplicates map[types.NamespacedName]*submarinerv1.GlobalIngressIP) {
-	e.needs = slices.DeleteFunc(e.needs, func(key types.NamespacedName) bool {
-		first := duplicates[key]
-		if first != nil {
-			e.others = append(e.others, fmt.Sprintf("%s (GlobalIngressIP %s)", first.Status.AllocatedIP, first.Name))
-		}
-		return first != nil
-	})
-	slices.Sort(e.others)
-}
-
-// need notes an object that an export needs, once, or that something else has its name.
-func (e *export) need(key types.NamespacedName, free bool) {
-	switch {
-	case !free:
-		e.taken = key.Name
-	case e.once(key):
-		e.needs = append(e.needs, key)
-	}
-}
-
-// maxRefusals is how many endpoints that are not reached are counted: whoever may write EndpointSlices can list millions.
-const maxRefusals = 10000
-
-// refuse notes why an endpoint is not reached. It reports whether it is.
-func (e *export) refuse(ip netip.Addr, why error) bool {
-	if why != nil && e.refusals < maxRefusals && e.once(ip) {
-		if e.refusals++; len(e.refused) < listedAddresses {
-			e.refused = append(e.refused, why.Error())
-		}
-	}
-	return why == nil
-}
-
-// once reports whether it is called with a note for the first time.
-func (e *export) once(note any) bool {
-	if e.noted[note] {
-		return false
-	}
-	if e.noted == nil {
-		e.noted = map[any]bool{}
-	}
-	e.noted[note] = true
-	return true
+	return cs
 }
 
 // refusedText returns which endpoints other clusters do not reach at an address of the Service, as the end of a message.
-func (e export) refusedText() (text string) {
-	switch n := e.refusals; {
+func (e *troubles) refusedText() (text string) {
+	switch n := len(e.refusals); {
 	case n == 1:
 		text = "; they do not reach an endpoint: " + e.refused[0]
 	case n > listedAddresses:

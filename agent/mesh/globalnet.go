@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -42,8 +41,8 @@ type Addresses struct {
 	// Used are the allocated addresses by kind, for metrics.
 	Used map[string]int
 
-	allocated []allocated
-	wanted    wanted
+	egress, ingress []allocated
+	wanted          wanted
 }
 
 // planGlobalnet allocates the global addresses of the cluster. The kernel of the node holds nothing of it.
@@ -53,24 +52,42 @@ func planGlobalnet(s Snapshot) (Plan, error) {
 		return Plan{}, err
 	}
 	a := &Addresses{Used: map[string]int{}, wanted: readWanted(s, network)}
-	a.allocated = readAllocated(s, a.wanted)
-	var requests []globalnet.Request
-	var of []int
-	for i := range a.allocated {
-		if r := &a.allocated[i]; r.mistake == "" || len(r.held) > 0 {
-			requests = append(requests, r.request())
-			of = append(of, i)
-		}
-	}
-	grants, memory := globalnet.Allocate(network, requests, s.Now, s.Allocated)
-	for k, i := range of {
-		a.allocated[i].grant = grants[k]
-		a.Used[a.allocated[i].kind] += len(grants[k].Addrs)
-	}
-	a.Memory = memory
+	a.egress, a.ingress = readAllocated(s, &a.wanted)
+	a.allocate(s)
 	a.selectPods(s)
 	return Plan{State: dataplane.State{}, Addresses: a}, nil
 }
+
+// allocate grants addresses to all objects that request some, or have some.
+func (a *Addresses) allocate(s Snapshot) {
+	n := len(a.egress) + len(a.ingress)
+	asking := asking{of: make([]*allocated, 0, n), held: make([][]netip.Addr, 0, n)}
+	held := make([]netip.Addr, 0, n) // of many objects: most have one
+	for _, list := range [][]allocated{a.egress, a.ingress} {
+		for i := range list {
+			x, first := &list[i], len(held)
+			held = x.held(held)
+			if its := held[first:len(held):len(held)]; x.mistake == nil || len(its) > 0 {
+				asking.of, asking.held = append(asking.of, x), append(asking.held, its)
+			}
+		}
+	}
+	grants, memory := globalnet.Allocate(a.wanted.network, asking, s.Now, s.Allocated)
+	for k, x := range asking.of {
+		x.addrs, x.missing = grants[k].Addrs, grants[k].Missing
+		a.Used[x.kind()] += len(x.addrs)
+	}
+	a.Memory = memory
+}
+
+// asking implements globalnet.Requests.
+type asking struct {
+	of   []*allocated
+	held [][]netip.Addr // what each of them holds
+}
+
+func (a asking) Len() int                   { return len(a.of) }
+func (a asking) At(i int) globalnet.Request { return a.of[i].request(a.held[i]) }
 
 // globalNetwork returns the global network of the cluster; the zero Prefix if it has none, or leaves.
 func globalNetwork(s Snapshot) (netip.Prefix, error) {
@@ -100,38 +117,51 @@ func reportGlobalnet(_ Snapshot, p Plan, o Outcome) Report {
 	if a == nil || o.failure() != nil {
 		return r // what has not been recorded is not given to anybody
 	}
-	r.Apply, r.Delete = a.wanted.missing, a.wanted.needless
-	leaving := map[types.UID]bool{}
-	for _, obj := range r.Delete {
-		leaving[obj.GetUID()] = true
-	}
-	for i := range a.allocated {
-		if obj := a.allocated[i].status(o.Now); obj != nil && !leaving[obj.GetUID()] {
-			r.UpdateStatus = append(r.UpdateStatus, obj)
+	leaving := map[Object]bool{}
+	for _, d := range a.wanted.needless {
+		if is, ok := d.(drawn); ok {
+			leaving[is.Object] = true
+		} else {
+			leaving[d.(Object)] = true
 		}
 	}
-	r.UpdateStatus = append(r.UpdateStatus, a.exportStatuses(o.Now)...)
-	left := maxWrites - min(len(r.UpdateStatus), maxWrites/2) // half of them are for statuses, even if all else fails
-	r.Delete = r.part(r.Delete, left-min(len(r.Apply), left/2))
-	r.Apply = r.part(r.Apply, left-len(r.Delete))
-	r.UpdateStatus = r.part(r.UpdateStatus, maxWrites-len(r.Delete)-len(r.Apply))
+	var statuses []draft
+	for _, list := range [][]allocated{a.egress, a.ingress} {
+		for i := range list {
+			if x := &list[i]; !leaving[x.object] && x.changed(o.Now) {
+				statuses = append(statuses, statusDraft{x})
+			}
+		}
+	}
+	statuses = append(statuses, a.exportStatuses(o.Now)...)
+	left := maxWrites - min(len(statuses), maxWrites/2) // half of them are for statuses, even if all else fails
+	r.Delete = r.part(a.wanted.needless, left-min(len(a.wanted.missing), left/2), o.Now)
+	r.Apply = r.part(a.wanted.missing, left-len(r.Delete), o.Now)
+	r.UpdateStatus = r.part(statuses, maxWrites-len(r.Delete)-len(r.Apply), o.Now)
 	return r
 }
 
 // part returns the first objects of a list, at most the given number. Namespaces take turns: a quota may refuse all objects of one namespace, which must
 // not delay the others.
-func (r *Report) part(all []Object, most int) []Object {
-	if len(all) <= most {
-		return all
+func (r *Report) part(all []draft, most int, now time.Time) []Object {
+	if len(all) > most {
+		r.More = true
+		turns, in := make([]int, len(all)), map[string]int{}
+		order := make([]int, len(all))
+		for i, d := range all {
+			order[i], turns[i] = i, in[d.GetNamespace()]
+			in[d.GetNamespace()]++
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(turns[a], turns[b]) })
+		first := make([]draft, most)
+		for k := range first {
+			first[k] = all[order[k]]
+		}
+		all = first
 	}
-	r.More = true
-	turns := make(map[Object]int, len(all))
-	in := map[string]int{}
-	for _, o := range all {
-		turns[o] = in[o.GetNamespace()]
-		in[o.GetNamespace()]++
+	var out []Object
+	for _, d := range all {
+		out = append(out, d.draw(now))
 	}
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b Object) int { return cmp.Compare(turns[a], turns[b]) })
-	return all[:most]
+	return out
 }

@@ -237,7 +237,7 @@ func TestGlobalnetReport(t *testing.T) {
 		}})
 	}
 	c := newGlobalCluster(t, pods...)
-	s := mesh.NewSnapshot("node", c.objects...)
+	s := mesh.NewSnapshot("node", c.seen()...)
 	role := mesh.Globalnet()
 	p, err := role.Plan(s)
 	require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestGlobalnetReport(t *testing.T) {
 		c.add(greedy)
 	}
 	c.add(ownPod("modest"))
-	s = mesh.NewSnapshot("node", c.objects...)
+	s = mesh.NewSnapshot("node", c.seen()...)
 	p, err = role.Plan(s)
 	require.NoError(t, err)
 	r = role.Report(s, p, p.Outcome(c.now, nil, nil))
@@ -269,7 +269,7 @@ func TestGlobalnetReport(t *testing.T) {
 		}
 		c.add(o)
 	}
-	s = mesh.NewSnapshot("node", c.objects...)
+	s = mesh.NewSnapshot("node", c.seen()...)
 	p, err = role.Plan(s)
 	require.NoError(t, err)
 	r = role.Report(s, p, p.Outcome(c.now, nil, nil))

@@ -56,7 +56,7 @@ export shop/web Valid=True Valid, Ready=True Exported
 	t.Log("somebody changes by hand for which endpoint the object is")
 	edited := mesh.Find[*submarinerv1.GlobalIngressIP](mesh.NewSnapshot("node", c.objects...), "ep-some-10.244.1.7")
 	edited.Annotations[submarinerv1.HeadlessEndpointAnnotation] = "10.244.1.9"
-	s := mesh.NewSnapshot("node", c.objects...)
+	s := mesh.NewSnapshot("node", c.seen()...)
 	s.Allocated = c.memory.Memory
 	p, err := mesh.Globalnet().Plan(s)
 	require.NoError(t, err)

@@ -174,9 +174,15 @@ func Find[T interface {
 // Same returns the snapshot's object of the kind, namespace and name of o; nil if there is none.
 func (s Snapshot) Same(o Object) Object {
 	objs := s.objects[reflect.TypeOf(o)]
+	if _, is := o.(*submarinerv1.GlobalIngressIP); is && len(objs) == 0 {
+		objs = s.objects[reflect.TypeFor[*slimIngress]()]
+	}
 	i, found := slices.BinarySearchFunc(objs, o, byName)
 	if !found {
 		return nil
+	}
+	if slim, is := objs[i].(*slimIngress); is {
+		return slim.full()
 	}
 	return objs[i]
 }

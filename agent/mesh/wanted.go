@@ -1,12 +1,14 @@
 package mesh
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
-	"reflect"
 	"slices"
+	"sort"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +19,8 @@ import (
 	"subctl/globalnet"
 )
 
-// wanted is the objects that the globalnet agent makes.
+// wanted is the objects that the globalnet agent makes. A cluster may need many thousands of GlobalIngressIPs: the objects of the API are only made for
+// those that are written.
 type wanted struct {
 	network   netip.Prefix
 	endpoints globalnet.Endpoints
@@ -25,12 +28,36 @@ type wanted struct {
 	gateways  []string // names of the gateway nodes that are not to be drained, sorted, if several may be active
 	exports   []export
 
-	ingress map[types.NamespacedName]*submarinerv1.GlobalIngressIP
-	ending  map[types.NamespacedName]bool // GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
-	missing []Object                      // to apply
+	have    []*slimIngress // all GlobalIngressIPs, sorted
+	wants   []int32        // by GlobalIngressIP that there is: the number of its want, plus 1; 0 for none
+	ingress []want
+	fresh   map[types.NamespacedName]int32 // the numbers of wants whose objects do not exist
+	ending  map[types.NamespacedName]bool  // GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
+	missing []draft                        // to apply
 	// needless are objects that an agent has made and nobody needs any more, to delete.
-	needless []Object
+	needless []draft
 }
+
+// want is a GlobalIngressIP that the cluster needs. Kubernetes deletes it with its owner: a pod or, for a Service, the ServiceExport.
+type want struct {
+	owner    Object
+	at       int32 // its number among those that there are; -1 if it does not exist
+	neededBy int32 // the number of the last export that needs it, plus 1
+	target   target
+	endpoint ipv4
+}
+
+// draft is an object that may be written. There may be many more than one loop writes.
+type draft interface {
+	GetNamespace() string
+	// draw returns the object of the API.
+	draw(now time.Time) Object
+}
+
+// drawn is an object of the API.
+type drawn struct{ Object }
+
+func (d drawn) draw(time.Time) Object { return d.Object }
 
 // managedBy is the label of all objects that subctl makes (cluster.ManagedByLabel).
 const managedBy = "app.kubernetes.io/managed-by"
@@ -43,16 +70,22 @@ func IsOurs(o Object) bool { return o.GetLabels()[managedBy] == "subctl" }
 
 // readWanted returns the objects that the cluster needs, and the changes that lead to them.
 func readWanted(s Snapshot, network netip.Prefix) wanted {
-	pods, _ := parseCIDRs("clusterCIDR", List[*v1alpha1.Submariner](s)[0].Spec.ClusterCIDR) // gateways report a mistake
-	w := wanted{network: network, endpoints: globalnet.NewEndpoints(pods, List[*corev1.Pod](s)), ingress: map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}, ending: map[types.NamespacedName]bool{}}
+	nets, _ := parseCIDRs("clusterCIDR", List[*v1alpha1.Submariner](s)[0].Spec.ClusterCIDR) // gateways report a mistake
+	pods := List[*slimPod](s)
+	w := wanted{
+		network: network, endpoints: globalnet.NewEndpoints(nets, pods), have: List[*slimIngress](s),
+		fresh: map[types.NamespacedName]int32{}, ending: map[types.NamespacedName]bool{},
+	}
+	w.wants, w.ingress = make([]int32, len(w.have)), make([]want, 0, len(w.have)+64)
 	if network.IsValid() {
 		w.readGateways(s)
-		w.ownPods(s)
+		w.ownPods(s, pods)
 	}
-	w.export(s)
+	w.export(s, pods)
 	w.compareEgress(s)
-	w.compareIngress(s)
-	w.compareEndpoints(s)
+	w.compareIngress()
+	w.compareEndpoints(pods)
+	w.endpoints = globalnet.Endpoints{} // it has an index of all pods
 	return w
 }
 
@@ -86,55 +119,55 @@ func (w *wanted) compareEgress(s Snapshot) {
 	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
 		have[o.Name] = true
 		if IsOurs(o) && o.DeletionTimestamp == nil && !slices.Contains(w.egress, o.Name) {
-			w.needless = append(w.needless, o)
+			w.needless = append(w.needless, drawn{o})
 		}
 	}
 	for _, name := range w.egress {
 		if !have[name] {
 			n := submarinerv1.DefaultClusterEgressIPs
-			w.missing = append(w.missing, &submarinerv1.ClusterGlobalEgressIP{
+			w.missing = append(w.missing, drawn{&submarinerv1.ClusterGlobalEgressIP{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Ours()},
 				Spec:       submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: &n},
-			})
+			}})
 		}
 	}
 }
 
-func (w *wanted) compareIngress(s Snapshot) {
-	have := map[types.NamespacedName]*submarinerv1.GlobalIngressIP{}
-	for _, o := range List[*submarinerv1.GlobalIngressIP](s) {
-		key := keyOf(o)
-		have[key] = o
-		if IsOurs(o) && o.DeletionTimestamp == nil && w.ingress[key] == nil && !w.ending[key] {
+// compareIngress finds the GlobalIngressIPs that are missing, wrong, or needless, and the exports whose names are taken.
+func (w *wanted) compareIngress() {
+	for i, o := range w.have {
+		if o.ours && !o.ending && w.wants[i] == 0 && !w.ending[keyOf(o)] {
 			w.needless = append(w.needless, o)
 		}
 	}
 	for i := range w.exports {
-		for _, key := range w.exports[i].needs {
-			if o := have[key]; o != nil && !IsOurs(o) && !reflect.DeepEqual(o.Spec, w.ingress[key].Spec) {
-				w.exports[i].taken = key.Name
+		for _, n := range w.exports[i].needs {
+			if k := &w.ingress[n]; k.at >= 0 && !w.have[k.at].ours && !w.have[k.at].is(k) {
+				w.exports[i].trouble().taken = k.name()
 			}
 		}
 	}
-	for _, key := range sortedKeys(w.ingress) {
-		o, want := have[key], w.ingress[key]
-		if o == nil || IsOurs(o) && (!reflect.DeepEqual(o.Spec, want.Spec) || !reflect.DeepEqual(o.OwnerReferences, want.OwnerReferences) || endpointOf(o) != endpointOf(want)) {
-			w.missing = append(w.missing, want)
+	for _, key := range sortedKeys(w.fresh) {
+		w.missing = append(w.missing, &w.ingress[w.fresh[key]])
+	}
+	for i, o := range w.have {
+		if n := w.wants[i]; n > 0 && o.ours {
+			if k := &w.ingress[n-1]; !o.is(k) || o.ownerUID != k.owner.GetUID() || o.endpoint != k.endpoint {
+				w.missing = append(w.missing, k)
+			}
 		}
 	}
 }
 
-// endpointOf returns the endpoint that a GlobalIngressIP stands for; empty if it stands for something else.
-func endpointOf(o *submarinerv1.GlobalIngressIP) string {
-	return o.Annotations[submarinerv1.HeadlessEndpointAnnotation]
-}
+// is reports whether the spec of an object is as wanted. Then its ownerUID, if there is one, is of an owner with the right kind and name.
+func (o *slimIngress) is(k *want) bool { return o.target == k.target && o.ref == k.owner.GetName() }
 
 func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
 	out := make([]types.NamespacedName, 0, len(m))
 	for key := range m {
 		out = append(out, key)
 	}
-	slices.SortFunc(out, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(out, func(a, b types.NamespacedName) int { return compareKeys(a.Namespace, a.Name, b) })
 	return out
 }
 
@@ -142,29 +175,96 @@ func keyOf(o Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// want adds a GlobalIngressIP, which Kubernetes deletes with its owner. It reports whether none that stands for something else has the name: an
-// exported Service may be named like the GlobalIngressIP of a pod.
-func (w *wanted) want(o *submarinerv1.GlobalIngressIP, owner Object, version, kind string) (types.NamespacedName, bool) {
-	o.Labels = Ours()
+func compareKeys(namespace, name string, key types.NamespacedName) int {
+	return cmp.Or(strings.Compare(namespace, key.Namespace), strings.Compare(name, key.Name))
+}
+
+// search returns the number of the object with a namespace and a name in a sorted list; false if there is none.
+func search[P interface {
+	compareTo(types.NamespacedName) int
+}](in []P, namespace, name string) (int, bool) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	return sort.Find(len(in), func(i int) int { return -in[i].compareTo(key) })
+}
+
+// find returns the object with a namespace and a name in a sorted list; nil if there is none.
+func find[T any, P interface {
+	*T
+	compareTo(types.NamespacedName) int
+}](in []P, namespace, name string) P {
+	if i, found := search(in, namespace, name); found {
+		return in[i]
+	}
+	return nil
+}
+
+// want adds a GlobalIngressIP. It returns the number of the one that has its name, and whether that stands for the same: an exported Service may
+// be named like the GlobalIngressIP of a pod.
+func (w *wanted) want(k want) (number int32, same bool) {
+	name := k.name()
+	at, found := search(w.have, k.owner.GetNamespace(), name)
+	number = int32(len(w.ingress))
+	if found {
+		if w.wants[at] > 0 {
+			number = w.wants[at] - 1
+			return number, w.ingress[number].same(k)
+		}
+		k.at, w.wants[at] = int32(at), number+1
+	} else {
+		key := types.NamespacedName{Namespace: k.owner.GetNamespace(), Name: name}
+		if other, is := w.fresh[key]; is {
+			return other, w.ingress[other].same(k)
+		}
+		k.at, w.fresh[key] = -1, number
+	}
+	w.ingress = append(w.ingress, k)
+	return number, true
+}
+
+// same reports whether two objects of the same namespace stand for the same.
+func (k *want) same(o want) bool {
+	return k.target == o.target && k.owner.GetName() == o.owner.GetName() && k.endpoint == o.endpoint
+}
+
+// name returns the name of the object.
+func (k *want) name() string {
+	switch name := k.owner.GetName(); k.target {
+	case targetPod:
+		return podIngress(name)
+	case targetEndpoint:
+		return fmt.Sprintf("ep-%.44s-%.15s", name, k.endpoint) // upstream
+	default:
+		return name
+	}
+}
+
+// GetNamespace implements draft.
+func (k *want) GetNamespace() string { return k.owner.GetNamespace() }
+
+// draw implements draft.
+func (k *want) draw(time.Time) Object {
+	of := ingress{k.owner.GetName(), k.target, k.endpoint}
+	o := &submarinerv1.GlobalIngressIP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.GetNamespace(), Name: k.name(), Labels: Ours(), OwnerReferences: of.owner(k.owner.GetUID())},
+		Spec:       of.spec(),
+	}
 	if o.Spec.ServiceRef != nil {
 		o.Labels[submarinerv1.ServiceRefLabel] = o.Spec.ServiceRef.Name
 	}
-	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: owner.GetName(), UID: owner.GetUID()}}
-	key := keyOf(o)
-	if w.ingress[key] == nil {
-		w.ingress[key] = o
+	if k.endpoint.is {
+		o.Annotations = map[string]string{submarinerv1.HeadlessEndpointAnnotation: k.endpoint.String()}
 	}
-	return key, reflect.DeepEqual(w.ingress[key].Spec, o.Spec) && endpointOf(w.ingress[key]) == endpointOf(o)
+	return o
 }
 
 // ownPods gives the pods that ask for it addresses of their own.
-func (w *wanted) ownPods(s Snapshot) {
+func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 	all := map[string]bool{}
 	for _, n := range List[*corev1.Namespace](s) {
-		all[n.Name] = n.Annotations[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP
+		all[n.Name] = asksForOwn(n)
 	}
-	for _, p := range List[*corev1.Pod](s) {
-		if all[p.Namespace] || p.Annotations[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP {
+	for _, p := range pods {
+		if p.own || all[p.GetNamespace()] {
 			w.pod(p)
 		}
 	}
@@ -172,21 +272,16 @@ func (w *wanted) ownPods(s Snapshot) {
 
 // pod gives a pod an address of its own, unless it has no address in the pod network. A pod that ends keeps the one it has: its connections may go
 // on until then. pod reports whether the pod needs one, and returns what want does.
-func (w *wanted) pod(p *corev1.Pod) (key types.NamespacedName, free, needs bool) {
+func (w *wanted) pod(p *slimPod) (number int32, same, needs bool) {
 	switch {
-	case p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Status.PodIP != "" && !globalnet.PodIP(p).IsValid():
-		return key, false, false
-	case p.DeletionTimestamp != nil:
-		w.ending[types.NamespacedName{Namespace: p.Namespace, Name: podIngress(p.Name)}] = true
-		return key, false, false
+	case p.none:
+		return 0, false, false
+	case p.ending:
+		w.ending[types.NamespacedName{Namespace: p.GetNamespace(), Name: podIngress(p.name)}] = true
+		return 0, false, false
 	}
-	key, free = w.want(&submarinerv1.GlobalIngressIP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: podIngress(p.Name)},
-		Spec: submarinerv1.GlobalIngressIPSpec{
-			Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: p.Name},
-		},
-	}, p, "v1", "Pod")
-	return key, free, true
+	number, same = w.want(want{owner: p, target: targetPod})
+	return number, same, true
 }
 
 // podIngress returns the name of the GlobalIngressIP of a pod, as upstream, except that long names stay different.

@@ -1,0 +1,69 @@
+package mesh
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet"
+)
+
+// selectPods determines the conditions Selects, as if the addresses that are granted were in the statuses already: so each status is written once.
+func (a *Addresses) selectPods(s Snapshot) {
+	var egress []*submarinerv1.GlobalEgressIP
+	var shared []*submarinerv1.ClusterGlobalEgressIP
+	of := map[*submarinerv1.GlobalEgressIP]*allocated{}
+	for i := range a.egress {
+		x := &a.egress[i]
+		if len(x.addrs) == 0 {
+			continue
+		}
+		switch o := x.object.(type) {
+		case *submarinerv1.ClusterGlobalEgressIP:
+			granted := *o
+			granted.Status.AllocatedIPs = x.addresses()
+			shared = append(shared, &granted)
+		case *submarinerv1.GlobalEgressIP:
+			granted := *o
+			granted.Status.AllocatedIPs = x.addresses()
+			egress, of[&granted] = append(egress, &granted), x
+		}
+	}
+	if len(egress) == 0 {
+		return
+	}
+	pods, own := List[*slimPod](s), map[*slimPod]bool{}
+	for i := range a.ingress { // pods with addresses of their own take precedence
+		if name, is := a.wanted.have[i].pod(); is && len(a.ingress[i].addrs) > 0 {
+			own[find(pods, a.wanted.have[i].GetNamespace(), name)] = true
+		}
+	}
+	selections := globalnet.Select(egress, slices.DeleteFunc(pods, func(p *slimPod) bool { return own[p] }))
+	crowded := globalnet.Crowded(a.wanted.gateways, egress, shared)
+	for o, is := range selections {
+		of[o].selects = selects(o, is, crowded[o])
+	}
+}
+
+// selects returns the condition Selects of a GlobalEgressIP. Its message names no pods, which come and go.
+func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection, crowded int) *metav1.Condition {
+	c := metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse, ObservedGeneration: o.Generation}
+	others := "GlobalEgressIP " + addressList(is.Before)
+	switch {
+	case len(is.Before) > 0 && is.Pods == 0:
+		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "all pods that it selects have the addresses of "+others+" instead, which takes precedence"
+	case is.Pods == 0:
+		c.Reason, c.Message = submarinerv1.ReasonNoPods, "it selects no pods of namespace "+o.Namespace
+	case crowded > 0:
+		c.Reason = submarinerv1.ReasonNoRoom
+		c.Message = fmt.Sprintf("%d of its %d addresses have no effect: each of several active gateways uses at most %d addresses, those of its ClusterGlobalEgressIP and of older GlobalEgressIPs first",
+			crowded, len(o.Status.AllocatedIPs), globalnet.MaxReturned)
+	case len(is.Before) > 0:
+		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "of the pods that it selects, some have the addresses of "+others+" instead, which takes precedence"
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonPodsSelected, "pods have its addresses as their source"
+	}
+	return &c
+}
