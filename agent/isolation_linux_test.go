@@ -101,8 +101,42 @@ func TestHostileTransitThroughSibling(t *testing.T) {
 	}
 	require.Contains(t, sibling.Run("nft list set ip submariner-route-antispoof clusters"), `counter packets 15 `, "the sibling has dropped them")
 	reach(t, hub, "worker", north, "worker")
-	sibling.Run("nft flush chain ip submariner-route-antispoof forward; iptables -t nat -I POSTROUTING -p udp --dport 8080 -j SNAT --to-source 10.111.2.1")
+	sibling.Run("nft flush chain ip submariner-route-antispoof forward; nft flush chain ip submariner-gateway-antispoof forward; iptables -t nat -I POSTROUTING -p udp --dport 8080 -j SNAT --to-source 10.111.2.1")
 	require.Eventually(t, func() bool { send(); return arrived(victim) }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
+}
+
+// A node port of a gateway, which others reach over the network between the nodes, may belong to a Service with a pod of another cluster. kube-proxy
+// gives such packets the gateway's own address as source, but only after they were dropped.
+func TestHostileTransitThroughNodePort(t *testing.T) {
+	fabric := newFabric(t)
+	hub, west, north := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
+	hub.sync(t, west, north)
+	west.sync(t, hub)
+	north.sync(t, hub)
+	reach(t, hub, "gw", north, "worker")
+	gateway, victim := hub.nodes["gw"], north.nodes["gw"]
+	gateway.Run("iptables -P FORWARD ACCEPT; iptables -t nat -A PREROUTING -p udp --dport 30080 -j DNAT --to-destination " + north.podIP("worker") + ":8080; iptables -t nat -I POSTROUTING -p udp --dport 8080 -j MASQUERADE")
+	victim.Run("iptables -t raw -A PREROUTING -p udp --dport 8080")
+	arrived := func() bool {
+		return strings.Fields(victim.Run("iptables -t raw -nvxL PREROUTING | grep dpt:8080"))[0] != "0"
+	}
+	send := func() {
+		west.nodes["worker"].Do(func() {
+			c, err := net.Dial("udp4", "172.18.1.11:30080")
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = c.Write([]byte("x"))
+			require.NoError(t, err)
+		})
+	}
+	for range 5 {
+		send()
+	}
+	require.Eventually(t, func() bool { return isolationDrops(t, hub)["north"] == 5 }, 10*time.Second, 100*time.Millisecond, "the gateway counts what it drops")
+	reach(t, hub, "gw", north, "worker")
+	require.False(t, arrived())
+	gateway.Run("nft flush chain ip submariner-gateway-antispoof forward")
+	require.Eventually(t, func() bool { send(); return arrived() }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
 }
 
 // When a cluster leaves, established connections from and to it end within 3 s, of UDP and of TCP, also those of a
