@@ -35,7 +35,7 @@ func BenchmarkIsolation(b *testing.B) {
 						}
 						return percent
 					}
-					card := compare(5, 40, cardEast, cardWest)
+					card := compare(20, 40, cardEast, cardWest)
 					split := compare(2, 25, east, west)
 					name := fmt.Sprintf("isolation, %d remote clusters, %s: throughput, of the same without its rules", n, map[string]string{"gw": "gateway nodes", "worker": "worker nodes"}[node])
 					measure.Record(b, measure.AtLeast(name, card, 97, "%"), measure.Info(name+", without receive offload", split, "%"))

@@ -252,6 +252,9 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 		}
 	}
 	options, used := o.With(facts.Submariner), *file
+	if err == nil {
+		err = options.Invited(file)
+	}
 	used.BrokerURL = o.Address(file, facts.Submariner)
 	report.Step("checking the broker at %s", used.BrokerURL)
 	hub, err2 := g.BrokerSide(ctx, used.RESTConfig(options.InsecureBroker))

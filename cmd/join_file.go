@@ -134,7 +134,10 @@ func (o *inviteOptions) report(g *globals, file *broker.JoinFile) error {
 	}
 	expires := "never expires"
 	if at, ok := file.Expires(); ok {
-		expires = "clusters can join with it until " + at.Format(time.RFC3339)
+		expires = "clusters can join with it until " + at.UTC().Format(time.RFC3339)
+		if i, err := file.Invited(); err == nil && i != nil {
+			expires = fmt.Sprintf("cluster %s can join with it until %s", i.Cluster, at.UTC().Format(time.RFC3339))
+		}
 		if now := g.Now(); at.Sub(now) < o.ttl-time.Minute {
 			report.Warn("the API server limits the lifetime of tokens to %s", at.Sub(now).Round(time.Minute))
 		}

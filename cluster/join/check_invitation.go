@@ -5,9 +5,24 @@ import (
 	"fmt"
 	"strings"
 
+	"subctl/broker"
 	"subctl/broker/trust"
 	"subctl/cable"
 )
+
+const anotherFile = "ask the administrator of the broker for another file (subctl invite)"
+
+// Invited returns an error if a join file is for another cluster: its credentials have no rights for this one, so the broker need not be asked.
+func (o Options) Invited(file *broker.JoinFile) error {
+	i, err := file.Invited()
+	if err != nil {
+		return fmt.Errorf("the join file %w", err)
+	}
+	if i != nil && i.Cluster != o.ClusterID {
+		return fmt.Errorf("the join file is for cluster %q, not %q: join with --clusterid %[1]s, or %[3]s", i.Cluster, o.ClusterID, anotherFile)
+	}
+	return nil
+}
 
 // checkInvitation refuses what the invitation in a join file for one cluster does not cover. That
 // it has not expired was checked when the file was read.
@@ -19,11 +34,8 @@ func checkInvitation(r request) ([]string, error) {
 	if i == nil {
 		return nil, nil
 	}
-	const remedy = "ask the administrator of the broker for another file (subctl invite)"
-	var errs []error
-	if i.Cluster != r.ClusterID {
-		errs = append(errs, fmt.Errorf("the join file is for cluster %q, not %q: join with --clusterid %[1]s, or %[3]s", i.Cluster, r.ClusterID, remedy))
-	}
+	const remedy = anotherFile
+	errs := []error{r.Invited(r.file)}
 	g := r.grant()
 	for _, n := range g.Networks {
 		if !i.Allows(n) {
