@@ -39,9 +39,12 @@ func slimOther(obj any) (any, error) {
 		return obj, nil
 	}
 	o.SetManagedFields(nil)
-	annotations := o.GetAnnotations()
-	delete(annotations, submarinerv1.SignatureAnnotation)
-	delete(annotations, submarinerv1.GrantAnnotation)
+	annotations := o.GetAnnotations() // slim objects share theirs, and have none of these
+	for _, key := range []string{submarinerv1.SignatureAnnotation, submarinerv1.GrantAnnotation} {
+		if _, has := annotations[key]; has {
+			delete(annotations, key)
+		}
+	}
 	return o, nil
 }
 

@@ -139,6 +139,24 @@ func TestHostileTransitThroughNodePort(t *testing.T) {
 	require.Eventually(t, func() bool { send(); return arrived() }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
 }
 
+// A Service may have a backend that is no pod, such as the address of a node: kube-proxy translates both addresses of its connections. Other clusters
+// reach it through the gateway.
+func TestServiceOfANode(t *testing.T) {
+	fabric := newFabric(t)
+	hub, west := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west")
+	hub.sync(t, west)
+	west.sync(t, hub)
+	reach(t, west, "worker", hub, "worker")
+	const service = "10.101.0.10"
+	gateway := hub.nodes["gw"]
+	gateway.Run("iptables -P FORWARD ACCEPT; iptables -t nat -A PREROUTING -d " + service + " -j DNAT --to-destination 172.18.1.12; iptables -t nat -I POSTROUTING -d 172.18.1.12 -m conntrack --ctstate DNAT -j MASQUERADE")
+	for _, network := range []string{"tcp4", "udp4"} {
+		f := echoOf(t, network, west, hub.nodes["worker"], service)
+		require.Eventually(t, func() bool { return f.last() > 0 }, 10*time.Second, 10*time.Millisecond, network)
+	}
+	require.Zero(t, isolationDrops(t, hub)["west"])
+}
+
 // When a cluster leaves, established connections from and to it end within 3 s, of UDP and of TCP, also those of a
 // Service, and leave no conntrack entry with its translation. Connections of others lose nothing.
 func TestFlowsOfALeavingCluster(t *testing.T) {
@@ -226,10 +244,16 @@ func (f *flow) read(c net.Conn) {
 // "udp4" or "tcp4".
 func echo(t *testing.T, network string, from, to *side, address string) *flow {
 	t.Helper()
+	return echoOf(t, network, from, to.pods["worker"], address)
+}
+
+// echoOf is like echo; the address leads to a server in a network namespace.
+func echoOf(t *testing.T, network string, from *side, to *nstest.NS, address string) *flow {
+	t.Helper()
 	var server io.Closer
 	var at net.Addr
 	var client net.Conn
-	to.pods["worker"].Do(func() {
+	to.Do(func() {
 		if network == "tcp4" {
 			l, err := net.Listen(network, "0.0.0.0:0")
 			require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 //   - packets that leave through a cable have a source in this cluster, and packets that arrive through
 //     a cable have a destination in this cluster: with globalnet, in its global networks;
 //   - nothing is forwarded to a cable except packets from the pod and Service networks of this cluster, whatever kube-proxy or the CNI would
-//     make of it, and a peer's echoes back to the peer. So nothing passes from one cable to another.
+//     make of it, answers to connections from the other end, and a peer's echoes back to the peer. Nothing passes from one cable to another.
 func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
 	announced := c.Local.Global
 	if len(announced) == 0 {

@@ -21,8 +21,8 @@ import (
 )
 
 // GlobalnetMemory is the memory limit of the globalnet agent, in bytes. With 65,536 addresses, the default size of a network, and long
-// names it uses up to 190 MiB. The rest is for the moment in which an API server that has restarted is read anew.
-const GlobalnetMemory = 256 << 20
+// names it uses up to 190 MiB. The rest is for the moment in which an API server that has restarted is read anew, and for what users of namespaces write.
+const GlobalnetMemory = 512 << 20
 
 // GlobalnetGC is the value of GOGC of the globalnet agent, in percent: nearly all of its memory is objects of the cluster, which stay. Collecting the rest
 // more often takes little time, as the agent is mostly idle.

@@ -53,7 +53,7 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
-	o.addSet(c, "clusterset of the policy, on a broker")
+	o.addSet(c, "clusterset of the policy, if policies of several clustersets have its name")
 	c.Flags().StringVar(&o.name, "name", "", "name of the policy, instead of the argument")
 	o.Guard.AddFlags(c)
 	cli.Complete(c, "name", o.ownNames)
@@ -113,6 +113,8 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 			sets = append(sets, all.SetsOf(p)...)
 		}
 		return nil, cli.UsageError(fmt.Errorf("there is a cable policy %s in clustersets %s: choose one with --clusterset", o.name, strings.Join(words.Distinct(sets), " and ")))
+	case o.set != "" && slices.Contains(all.Names(true), o.name):
+		return nil, fmt.Errorf("there is no cable policy %q in clusterset %s", o.name, o.set)
 	case len(makers) > 0:
 		var others []string
 		for _, id := range makers {
@@ -121,9 +123,6 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete %s --context CONTEXT", o.name, strings.Join(words.Distinct(others), " and "), o.name)
 	case len(names) == 0:
 		return nil, fmt.Errorf("there is no cable policy %q: %s has no cable policies", o.name, catalog.MakerName(all.Keeper))
-	}
-	if o.set != "" && slices.Contains(all.Names(true), o.name) {
-		return nil, fmt.Errorf("there is no cable policy %q in clusterset %s", o.name, o.set)
 	}
 	return nil, fmt.Errorf("there is no cable policy %q: the policies are %s%s", o.name, words.List(names), words.Meant(o.name, names))
 }

@@ -253,7 +253,9 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	}
 	options, used := o.With(facts.Submariner), *file
 	if err == nil {
-		err = options.Invited(file)
+		if err := options.Invited(file); err != nil {
+			return nil, err
+		}
 	}
 	used.BrokerURL = o.Address(file, facts.Submariner)
 	report.Step("checking the broker at %s", used.BrokerURL)

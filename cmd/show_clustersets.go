@@ -7,6 +7,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 )
@@ -71,7 +72,7 @@ func clustersetTrouble(s look.Site, rows []clustersetMembersRow) (out []string) 
 			}
 			for line := range strings.Lines(c.Message) {
 				// Objects may be refused for other reasons, too, which other tables show.
-				if c.Type == submarinerv1.ConditionBrokerSynced || c.Type == mesh.ConditionRefused && strings.Contains(line, "in clusterset ") {
+				if c.Type == submarinerv1.ConditionBrokerSynced || c.Type == mesh.ConditionRefused && strings.Contains(line, exchange.NotReserved) {
 					out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, strings.TrimSuffix(line, "\n")))
 				}
 			}

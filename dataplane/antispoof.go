@@ -45,7 +45,7 @@ type Antispoof struct {
 	Own []netip.Prefix // sorted; no network contains another
 	// Usually are the networks of this cluster that most packets are from and for.
 	Usually []netip.Prefix
-	// Apart are devices between which nothing is forwarded. Where there is a Local, nothing is forwarded to them except from its networks:
+	// Apart are devices between which nothing is forwarded. Where there is a Local, no connection is forwarded to them except from its networks:
 	// kube-proxy would otherwise send packets of others there, and translate their source later.
 	Apart []string
 	Local []netip.Prefix

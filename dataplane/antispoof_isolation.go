@@ -77,9 +77,13 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 	}
 }
 
-// abroadRules are about what is forwarded to a device of Apart: it comes from Local. What arrives on such a device does not, and counts for the
+// abroadRules are about what is forwarded to a device of Apart: it comes from Local, or is the answer to a connection that another cluster began, perhaps
+// to a Service with a backend outside Local: its source is translated back later. What arrives on a device of Apart leaves on none, and counts for the
 // cluster of its source.
 func (a Antispoof) abroadRules(r *antispoofRules) {
+	if len(a.Apart) == 0 {
+		return
+	}
 	var foreign []Match
 	for _, n := range a.usuallyFirst(a.Local) {
 		foreign = append(foreign, Match{SAddrNot: n})
@@ -90,10 +94,11 @@ func (a Antispoof) abroadRules(r *antispoofRules) {
 	for _, d := range a.Apart {
 		r.jump(AntispoofSource, AntispoofAbroad, Match{IIF: d})
 	}
+	r.back(AntispoofAbroad, Match{Reply: true})
 	r.jump(AntispoofDestination, AntispoofAbroad)
 }
 
-// apartRules are about what arrives on a device of Apart: it leaves on none of them, unless abroadRules tell so already, and is not for Global.
+// apartRules are about what arrives on a device of Apart: it leaves on none of them, which abroadRules ensure if there is a Local, and is not for Global.
 func (a Antispoof) apartRules(r *antispoofRules) {
 	if len(a.Local) > 0 && len(a.Global) == 0 {
 		return

@@ -12,6 +12,7 @@ type Match struct {
 	DPort      int          // destination port of UDP
 	TCPPorts   Range        // destination ports of TCP
 	Pong       bool         // the answer to a ping
+	Reply      bool         // it answers the first packet of its connection
 	Unasked    bool         // connection tracking knows no packet that this one answers
 	DAddr      netip.Prefix // network of the destination
 	DAddrIn    string       // set of the destination
@@ -67,6 +68,8 @@ func (m Match) String() string {
 		return fmt.Sprintf("tcp dport %d-%d", m.TCPPorts.Min, m.TCPPorts.Max)
 	case m.Pong:
 		return "icmp type echo-reply"
+	case m.Reply:
+		return "ct direction reply"
 	case m.Unasked:
 		return "ct state invalid"
 	case m.DAddr.IsValid():

@@ -301,7 +301,7 @@ func NodeOwners() []Owner { return []Owner{GatewayOwner, RouteOwner} }
 // is not ours.
 func Owners() []Owner { return append(NodeOwners(), CNFOwner) }
 
-// The first octets of next hop and group IDs. Those of drivers are from 0x10 to 0x15, and next from 0x30 to 0x37, as their twins have 8 more.
+// The first octets of next hop and group IDs. Further drivers take octets from 0x30 to 0x37: twins have 8 more.
 const (
 	VXLANNexthopID          = 0x10 // one per remote gateway, over VXLAN
 	WireGuardNexthopID      = 0x11 // over WireGuard

@@ -180,15 +180,19 @@ func prepare(n *yaml.Node) error {
 	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!"):
 		n.Value, n.Tag, n.Style = strings.TrimSpace(n.Tag+" "+n.Value), "!!str", yaml.DoubleQuotedStyle
 	case n.Kind == yaml.MappingNode:
+		if len(n.Content) > 2*maxKeys {
+			return fmt.Errorf("the mapping at line %d has more than %d keys", n.Line, maxKeys)
+		}
 		first := map[string]int{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
-			if line, twice := first[key.Value]; twice && key.Kind == yaml.ScalarNode {
+			if key.Kind != yaml.ScalarNode {
+				return fmt.Errorf("line %d has a key that is no text", key.Line)
+			}
+			if line, twice := first[key.Value]; twice {
 				return fmt.Errorf("line %d has the key %s again, which is at line %d: remove one", key.Line, quote(key.Value), line)
 			}
-			if first[key.Value] = key.Line; len(first) > maxKeys {
-				return fmt.Errorf("line %d: a mapping has at most %d keys", key.Line, maxKeys)
-			}
+			first[key.Value] = key.Line
 		}
 	}
 	for _, c := range n.Content {

@@ -139,8 +139,9 @@ func TestReadFileMistakes(t *testing.T) {
 		"kind: CablePolicies\nspec: {leftClusterSelector: {matchLabels: {}, env: x}}":     `the policy at line 1: spec: unknown field "env"`,
 		"kind: CablePolicies\nspec: [{name: ipsec}]\nmetadata: {nmae: x}":                 `the policy at line 1: unknown field "nmae"`,
 		"kind: CablePolicies\nspec:\n- name: ipsec\n  name: vxlan":                        `the policy at line 1: line 4 has the key "name" again, which is at line 3: remove one`,
-		"kind: CablePolicies\n" + strings.Repeat("a: b\n", 1<<20):                         `the policy at line 1: line 3 has the key "a" again, which is at line 2: remove one`,
-		"kind: CablePolicies\n" + manyKeys(1<<16):                                         "the policy at line 1: line 1001: a mapping has at most 1000 keys",
+		"kind: CablePolicies\n" + strings.Repeat("a: b\n", 1<<20):                         "the policy at line 1: the mapping at line 1 has more than 1000 keys",
+		"kind: CablePolicies\nspec: [{? [a] : b}]":                                        "the policy at line 1: line 2 has a key that is no text",
+		"kind: CablePolicies\n" + manyKeys(1<<16):                                         "the policy at line 1: the mapping at line 1 has more than 1000 keys",
 	} {
 		_, errs := readFile([]byte(text))
 		err := errors.Join(errs...)

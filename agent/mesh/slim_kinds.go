@@ -89,8 +89,9 @@ func newSlimSlice(s *discoveryv1.EndpointSlice) *slimSlice {
 		}
 		before := len(slim.endpoints)
 		for _, text := range ep.Addresses {
-			if ip := parseIPv4(text); ip.is {
+			if ip := parseIPv4(text); ip.is { // Kubernetes gives no meaning to others
 				slim.endpoints = append(slim.endpoints, slimEndpoint{pod, ip})
+				break
 			}
 		}
 		if pod != "" && len(slim.endpoints) == before {

@@ -178,16 +178,19 @@ func (p *kindPlan) isStray(set SetSnapshot, o client.Object) bool {
 	return set.Reserved != nil && p.kind.Slotted() && !ok
 }
 
+// NotReserved is part of the message about an object for which a clusterset has no place: the clusterset is gone, or what a member had in it.
+const NotReserved = "reserved for this cluster in clusterset"
+
 // none returns why there is no slot.
 func (s *slots) none() string {
 	if len(s.used) >= s.kind.PerCluster {
 		return fmt.Sprintf("a clusterset takes %d %s of one cluster", s.kind.PerCluster, s.kind.Resource)
 	}
 	if len(s.used) == 0 {
-		return fmt.Sprintf("the broker has no %s reserved for this cluster in clusterset %s: the clusterset was deleted, or somebody has deleted what this cluster has in it: "+
+		return fmt.Sprintf("the broker has no %s "+NotReserved+" %s: the clusterset was deleted, or somebody has deleted what this cluster has in it: "+
 			"look at it with subctl clusterset list on the broker, and run subctl join again with a join file of the broker", s.kind.Resource, s.set.Name)
 	}
-	return fmt.Sprintf("%s reserved for this cluster in clusterset %s: %d, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has", s.kind.Resource, s.set.Name, len(s.used))
+	return fmt.Sprintf("%s "+NotReserved+" %s: %d, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has", s.kind.Resource, s.set.Name, len(s.used))
 }
 
 // of returns the slot for an object: the one that it has, if have, the object as it is on the

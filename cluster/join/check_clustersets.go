@@ -28,7 +28,7 @@ func checkClusterSets(r request) ([]string, error) {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: there is %s%s: "+
-			"the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset", set, cmp.Or(words.List(r.broker.Sets), "none"), words.Meant(set, r.broker.Sets)))
+			"specify another one with --clusterset; the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset", set, cmp.Or(words.List(r.broker.Sets), "none"), words.Meant(set, r.broker.Sets)))
 	}
 	if r.member.Submariner == nil || !r.holdsID() {
 		return nil, errors.Join(errs...)

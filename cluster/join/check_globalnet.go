@@ -83,16 +83,15 @@ const enableGlobalnet = "subctl deploy-broker --globalnet"
 
 // invitedNetwork returns the network that an invitation reserves, which may be none.
 func (r request) invitedNetwork(reserved netip.Prefix) (netip.Prefix, error) {
-	const remedy = "ask the administrator of the broker for another file (subctl invite)"
 	if !reserved.IsValid() {
 		if r.asksForGlobalnet() {
-			return netip.Prefix{}, errors.New("the join file reserves no global network for this cluster: " + remedy)
+			return netip.Prefix{}, errors.New("the join file reserves no global network for this cluster: " + anotherFile)
 		}
 		return netip.Prefix{}, nil
 	}
 	n := r.networkRequest()
 	if n.Network.IsValid() && n.Network != reserved || n.Size > 0 && (globalnet.Info{ClusterSize: n.Size}).Bits() != reserved.Bits() {
-		return netip.Prefix{}, fmt.Errorf("the join file reserves the global network %v for this cluster: omit --globalnet-cidr and --globalnet-cluster-size, or %s", reserved, remedy)
+		return netip.Prefix{}, fmt.Errorf("the join file reserves the global network %v for this cluster: omit --globalnet-cidr and --globalnet-cluster-size, or %s", reserved, anotherFile)
 	}
 	return reserved, nil
 }

@@ -34,28 +34,27 @@ func checkInvitation(r request) ([]string, error) {
 	if i == nil {
 		return nil, nil
 	}
-	const remedy = anotherFile
 	errs := []error{r.Invited(r.file)}
 	g := r.grant()
 	for _, n := range g.Networks {
 		if !i.Allows(n) {
 			errs = append(errs, fmt.Errorf("the join file allows the networks %s, and %s is not within them: specify the right networks with "+
-				"--clustercidr and --servicecidr, or %s", cable.FormatCIDRs(i.Networks), n, remedy))
+				"--clustercidr and --servicecidr, or %s", cable.FormatCIDRs(i.Networks), n, anotherFile))
 		}
 	}
 	if n := r.gatewayCount(); n > i.Gateways {
 		errs = append(errs, fmt.Errorf("the join file allows %d gateway nodes, and this cluster would have %d: specify fewer with --gateways or --gateway-nodes, "+
-			"remove labels from nodes, or %s", i.Gateways, n, remedy))
+			"remove labels from nodes, or %s", i.Gateways, n, anotherFile))
 	}
 	for _, set := range g.Sets {
 		if !i.IsFor(set) {
-			errs = append(errs, fmt.Errorf("the join file is for clusterset %s, not %s: specify it with --clusterset, or %s", strings.Join(i.Sets, ", "), set, remedy))
+			errs = append(errs, fmt.Errorf("the join file is for clusterset %s, not %s: specify it with --clusterset, or %s", strings.Join(i.Sets, ", "), set, anotherFile))
 		}
 	}
 	for _, set := range g.Sets {
 		if at := r.revoked(set); at > 0 && at >= i.Serial {
 			errs = append(errs, fmt.Errorf("the administrator of the broker has removed cluster %s from clusterset %s at %s, after the join file was written: %s",
-				r.ClusterID, set, trust.Stamp(at), remedy))
+				r.ClusterID, set, trust.Stamp(at), anotherFile))
 		}
 	}
 	if t := r.member.Trust; t != nil && len(r.granted(g)) > 0 {
@@ -71,5 +70,5 @@ func notOlder(g, before trust.Grant) error {
 		return nil
 	}
 	return fmt.Errorf("the join file is of %s, and this cluster has a later grant, of %s, so that the other clusters would refuse a grant of the file: "+
-		"ask the administrator of the broker for another file (subctl invite)", trust.Stamp(g.Authority()), trust.Stamp(before.Authority()))
+		anotherFile, trust.Stamp(g.Authority()), trust.Stamp(before.Authority()))
 }

@@ -68,25 +68,31 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 		u.unrevoked(sub, err.Error())
 		return err
 	}
-	if len(closed) > 0 {
-		u.Report.Warn("cluster %q has no rights in these clustersets any more, and removes nothing from them: %s", sub.Spec.ClusterID, strings.Join(closed, ", "))
-		sets = slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return slices.Contains(closed, set) })
+	for _, set := range closed {
+		u.Report.Warn("cluster %[1]q has no rights in clusterset %[2]s any more: if the clusterset exists, the administrator of the broker removes what is left there, with: subctl clusterset remove %[2]s %[1]s", sub.Spec.ClusterID, set)
 	}
-	if len(without) > 0 || err != nil {
+	open := slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return slices.Contains(closed, set) })
+	if err == nil && len(open) == 0 {
+		u.unrevoked(sub, "it has no rights in any of its clustersets", "--force")
+	} else if len(without) > 0 || err != nil {
 		u.unrevoked(sub, "the broker has no Cluster object of it in namespace "+strings.Join(without, ", "), "--force")
 	} else {
 		u.Report.Done("the grant of cluster %q is revoked", sub.Spec.ClusterID)
 	}
-	return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID, trusted.Administrator)
+	return broker.RemoveMember(ctx, hub, base, open, sub.Spec.ClusterID, trusted.Administrator)
 }
 
 // signLeaving returns the statement that the cluster has left, signed with its key, what the cluster signs and verifies
 // with, which is zero if it cannot be read, and the clustersets of its newest grant. The administrator may have renewed the grant since
 // the cluster has joined, and no gateway may have taken that over yet: the statement makes the newest grant void, and rights that remained in one
-// of its clustersets would pass to the next cluster with this ID. Without a grant that can be read, the clustersets are the ones that the cluster has joined.
+// of its clustersets would pass to the next cluster with this ID. Without a grant that can be read, the clustersets are those that the cluster last knew.
 func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) (token string, t cluster.Trust, sets []string, err error) {
 	id := sub.Spec.ClusterID
-	sets = sub.Spec.Sets()
+	own, err := kube.Optional(ctx, u.Cluster, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: cluster.Namespace, Name: id})
+	if err != nil {
+		return "", t, nil, err
+	}
+	sets = v1alpha1.ClusterSets(sub.Spec, own)
 	stored := &corev1.Secret{}
 	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, stored); err != nil {
 		return "", t, sets, fmt.Errorf("reading the signing key: %w", err)

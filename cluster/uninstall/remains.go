@@ -182,7 +182,7 @@ func (r *Remains) outcome() string {
 		stays = append(stays, "namespace "+cluster.Namespace)
 	}
 	if r.Kept != "" {
-		stays = append(stays, "the CustomResourceDefinitions")
+		stays = append(stays, "the CustomResourceDefinitions with the ClusterRoles of their users")
 	}
 	if r.Exports != "" {
 		stays = append(stays, r.Exports)

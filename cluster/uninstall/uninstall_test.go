@@ -174,7 +174,7 @@ func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 	}
 	require.Contains(t, j.said.String(), "namespace submariner-operator is kept: it contains ConfigMap notes")
 	require.Contains(t, j.said.String(), "the CustomResourceDefinitions are kept: this cluster hosts a broker (Broker submariner-k8s-broker/submariner-broker)")
-	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except namespace submariner-operator and the CustomResourceDefinitions\n")
+	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except namespace submariner-operator and the CustomResourceDefinitions with the ClusterRoles of their users\n")
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
 }
 
@@ -317,7 +317,7 @@ func TestUninstallAfterMembershipChanged(t *testing.T) {
 	require.NoError(t, j.uninstall(t))
 	require.False(t, exists(t, j.hub, role), "rights that remain would pass to the next cluster with this ID")
 	require.False(t, exists(t, j.hub, account))
-	require.Contains(t, j.said.String(), `cluster "west" has no rights in these clustersets any more, and removes nothing from them: gone`)
+	require.Contains(t, j.said.String(), `cluster "west" has no rights in clusterset gone any more: if the clusterset exists, the administrator of the broker removes what is left there, with: subctl clusterset remove gone west`)
 	require.Contains(t, j.said.String(), `the grant of cluster "west" is revoked`)
 }
 

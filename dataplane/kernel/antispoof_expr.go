@@ -92,6 +92,8 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{icmpEchoReply}},
 		}
+	case m.Reply:
+		return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{ctReply}}}
 	case m.Unasked:
 		return []expr.Any{
 			&expr.Ct{Key: expr.CtKeySTATE, Register: reg},

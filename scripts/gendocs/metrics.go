@@ -21,7 +21,7 @@ const metricsPage = `<!-- generated: make generate -->
 
 Every agent serves Prometheus metrics over HTTP (~/metrics~), on all addresses of its node: gateway agents on port %d,
 route agents on port %d. Metrics contain no secrets, but they do contain addresses and cluster IDs of all clusters:
-restrict access to these ports if these must not be visible. Other clusters do not reach them.
+restrict access to these ports if these must not be visible. Other clusters do not reach them through cables, but whoever reaches the addresses of the nodes does.
 
 | metric | type | labels | description |
 | --- | --- | --- | --- |
