@@ -83,7 +83,8 @@ func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscach
 	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
-// listedAtOnce is how many objects are listed at a time where the API server does not stream lists: never are more in memory before they are slim.
+// listedAtOnce is how many objects are listed at a time where the API server does not stream lists, so that no more are in memory before they are slim. If a list
+// takes so long that its next page has expired, client-go lists all at once.
 const listedAtOnce = 500
 
 // RunWithContext implements toolscache.SharedIndexInformer.

@@ -14,6 +14,7 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/exchange"
 )
 
 func named(name string) metav1.ObjectMeta {
@@ -89,7 +90,7 @@ func worlds() map[string]world {
 	toWest := connection(submarinerv1.Connected, endpoint("west", "gw-1", "172.18.0.2"))
 
 	refusing := gateway("west", "gw-1", time.Second, toEast)
-	refusing.Status.Conditions = []metav1.Condition{{Type: mesh.ConditionRefused, Status: metav1.ConditionTrue, Reason: "EndpointRefused", Message: "endpoint south: its subnets overlap ours"}}
+	refusing.Status.Conditions = []metav1.Condition{{Type: mesh.ConditionRefused, Status: metav1.ConditionTrue, Reason: "EndpointRefused", Message: "endpoint south: its subnets overlap ours\nCluster west in this cluster: the broker has no clusters " + exchange.NotReserved + " gone"}}
 	faulty := gateway("west", "gw-1", time.Second, toEast)
 	faulty.Status.Conditions = []metav1.Condition{
 		{Type: mesh.ConditionSynced, Status: metav1.ConditionTrue, Reason: "Seen", Message: "the node holds what was planned"},
@@ -189,7 +190,7 @@ func TestShow(t *testing.T) {
 		"several show gateways", "several show gateways -o wide", "several show gateways -o json", "several show connections", "several show connections -o wide", "several show connections -o json",
 		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
 		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
-		"well show clusters", "known show clusters", "known show clustersets", "known show clustersets -o json", "expelled show clustersets", "expelled show endpoints", "known show connections", "known show endpoints", "members show clustersets", "members show clustersets -o json", "hub show clustersets", "empty show clustersets", "faulty show clustersets", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
+		"well show clusters", "known show clusters", "known show clustersets", "known show clustersets -o json", "expelled show clustersets", "expelled show endpoints", "known show connections", "known show endpoints", "members show clustersets", "members show clustersets -o json", "hub show clustersets", "empty show clustersets", "faulty show clustersets", "refusing show clustersets", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
 		"well show brokers", "well show brokers -o json", "well show all", "well show all -o json",
 		"drained show connections", "two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",
