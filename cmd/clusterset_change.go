@@ -167,8 +167,10 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		return nil
 	}
 	if lost != nil && !o.force {
-		if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
-			return err
+		if len(change.Cables) > 0 {
+			if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
+				return err
+			}
 		}
 		return fmt.Errorf("%w\nnothing was changed: to continue nevertheless, add --force", errors.Join(o.keyless, lost))
 	}

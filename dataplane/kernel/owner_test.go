@@ -51,7 +51,7 @@ ip neigh add 241.99.0.3 lladdr 0a:58:ac:12:00:03 dev vxlan-tunnel2 nud permanent
 ip neigh add 172.18.0.3 lladdr 0a:58:ac:12:00:03 dev eth0 nud permanent
 ip nexthop add id 1 via 172.18.0.3 dev eth0
 ip nexthop add id 0x0fffffff group 1
-ip nexthop add id 0x30000000 group 1
+ip nexthop add id 0x40000000 group 1
 ip route add 10.9.0.0/16 via 172.18.0.3
 ip route add 10.9.0.0/16 via 172.18.0.3 table 99
 ip route add 10.9.0.0/16 via 172.18.0.3 table 100
