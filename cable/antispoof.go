@@ -16,7 +16,7 @@ import (
 //     this rule one member could send with another member's addresses;
 //   - packets that leave through a cable have a source in this cluster, and packets that arrive through
 //     a cable have a destination in this cluster: with globalnet, in its global networks;
-//   - nothing is forwarded to a cable except packets from the pod and Service networks of this cluster, whatever kube-proxy or the CNI would
+//   - nothing is forwarded to a cable except packets from the pod, Service and global networks of this cluster, whatever kube-proxy or the CNI would
 //     make of it, answers to connections from the other end, and a peer's echoes back to the peer. Nothing passes from one cable to another.
 func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
 	announced := c.Local.Global
@@ -28,7 +28,7 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 		Own:      set("", slices.Concat(announced, addresses(s))).Members,
 		Global:   set("", c.Local.Global).Members,
 		Usually:  set("", c.Local.Pods).Members,
-		Local:    set("", slices.Concat(c.Local.Pods, c.Local.Svcs)).Members,
+		Local:    set("", slices.Concat(c.Local.Pods, c.Local.Svcs, c.Local.Global)).Members, // another gateway hands over answers from Global
 		Clusters: c.clusters(links),
 	}
 	for _, l := range listens {

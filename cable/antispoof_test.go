@@ -26,3 +26,12 @@ func TestClusterNets(t *testing.T) {
 	require.Equal(t, want, clusterNets(all, barred))
 	require.Empty(t, clusterNets(nil, nil))
 }
+
+// Packets may be forwarded to a cable from all networks of this cluster: a gateway whose cable is down hands over answers of exported Services,
+// whose source it has translated back to a global address.
+func TestForwardedToCables(t *testing.T) {
+	p := netip.MustParsePrefix
+	c := Cabling{Local: Local{Pods: []netip.Prefix{p("10.1.0.0/16")}, Svcs: []netip.Prefix{p("10.96.0.0/12")}, Global: []netip.Prefix{p("242.1.0.0/16")}}}
+	a := c.antispoof(dataplane.State{}, nil, nil, nil)
+	require.Equal(t, []netip.Prefix{p("10.1.0.0/16"), p("10.96.0.0/12"), p("242.1.0.0/16")}, a.Local)
+}
