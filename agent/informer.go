@@ -99,7 +99,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	r.RunWithContext(ctx)
 }
 
-// page lists a page of objects, and returns them slim. It reads the newest objects: API servers ignore the limit for those of their caches.
+// page lists a page of objects, and returns them slim. It reads the newest objects, because API servers ignore the limit for objects from their caches.
 func (i *informer) page(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
 	full, err := i.source.ListWithContext(ctx, opts)

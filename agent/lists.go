@@ -17,8 +17,8 @@ import (
 // lists keeps sorted lists of the objects of some kinds, of which a cluster may have many thousands. To list
 // them from the cache copies and sorts all for every loop. The lists are as the cache: they follow the events that make the
 // loop run, before it does, and it does not run before they have had all objects. They have the cache's own objects, which must
-// not be changed, so an object that is the same in memory has not changed. An agent without a node has no other cache: see informer, whose lock is held
-// before that of the lists. A nil *lists keeps no kind.
+// not be changed, so an object that is the same in memory has not changed. An agent without a node has no other cache: see informer, which locks
+// itself before it locks the lists. A nil *lists keeps no kind.
 type lists struct {
 	mu    sync.Mutex
 	kinds map[reflect.Type]*sortedList

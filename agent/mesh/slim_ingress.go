@@ -23,7 +23,7 @@ type slimIngress struct {
 	ingress
 	ours bool
 	held ipv4 // the address in the status
-	// allocated reports that the only condition is exactly that of allocatedTrue, and since is when that has become True.
+	// allocated reports whether the only condition is exactly what allocatedTrue returns; since is the time at which it became True.
 	allocated bool
 	since     int64
 	ownerUID  types.UID

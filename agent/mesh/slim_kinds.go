@@ -117,7 +117,7 @@ type slimExport struct {
 	slimMeta
 	version    string
 	generation int64
-	// at is the address that other clusters reach, if the conditions are exactly those of exported; since is when they last changed.
+	// at is the address that other clusters reach, if the conditions are exactly what exported returns; since is the time at which each last changed.
 	at         ipv4
 	since      [2]int64
 	conditions []metav1.Condition // else

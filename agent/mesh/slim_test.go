@@ -101,7 +101,7 @@ func TestSlimExport(t *testing.T) {
 	}
 }
 
-// Two versions of a pod that mean the same are equal, and labels are those of the pod.
+// Two versions of a pod with the same meaning are equal, and keep all labels of the pod.
 func TestSlimPod(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: types.UID("u"), Labels: map[string]string{}}}
 	p.Status.PodIP = "10.244.1.9"

@@ -19,8 +19,8 @@ import (
 	"subctl/globalnet"
 )
 
-// wanted is the objects that the globalnet agent makes. A cluster may need many thousands of GlobalIngressIPs: the objects of the API are only made for
-// those that are written.
+// wanted is the objects that the globalnet agent makes. A cluster may need many thousands of GlobalIngressIPs: objects of the API are made
+// only to be written.
 type wanted struct {
 	network   netip.Prefix
 	endpoints globalnet.Endpoints
@@ -41,7 +41,7 @@ type wanted struct {
 // want is a GlobalIngressIP that the cluster needs. Kubernetes deletes it with its owner: a pod or, for a Service, the ServiceExport.
 type want struct {
 	owner    Object
-	at       int32 // its number among those that there are; -1 if it does not exist
+	at       int32 // its index in wanted.have; -1 if it does not exist
 	neededBy int32 // the number of the last export that needs it, plus 1
 	target   target
 	endpoint ipv4

@@ -85,7 +85,7 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 // signLeaving returns the statement that the cluster has left, signed with its key, what the cluster signs and verifies
 // with, which is zero if it cannot be read, and the clustersets of its newest grant. The administrator may have renewed the grant since
 // the cluster has joined, and no gateway may have taken that over yet: the statement makes the newest grant void, and rights that remained in one
-// of its clustersets would pass to the next cluster with this ID. Without a grant that can be read, the clustersets are those that the cluster last knew.
+// of its clustersets would pass to the next cluster with this ID. If no grant can be read, signLeaving returns the clustersets that the cluster last knew.
 func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) (token string, t cluster.Trust, sets []string, err error) {
 	id := sub.Spec.ClusterID
 	own, err := kube.Optional(ctx, u.Cluster, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: cluster.Namespace, Name: id})
