@@ -80,7 +80,8 @@ type agent struct {
 	last *mesh.Snapshot // of the last plan; nil if there is none
 
 	books      books
-	lists      *lists // of objects; nil if all are listed for each loop
+	lists      *lists // of what an agent without a node watches; nil for others
+	global     globalWatches
 	translator mesh.Translator
 	memory     *mesh.Memory                 // nil until recall has read it
 	fault      alarm.Alarm                  // what keeps the loop from its work
@@ -205,11 +206,12 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	}
 	mislabelled := exchange.Reclaim(exchange.Kinds(), objs)
 	snap := mesh.NewSnapshot(a.Node, objs...)
-	for _, kind := range a.Role.Watches {
-		if a.lists.keeps(kind) {
-			snap.SetSorted(a.lists.list(kind))
-		}
+	a.lists.addTo(&snap, a.Role.Watches)
+	global, err := a.global.follow(ctx, snap)
+	if err != nil {
+		return snap, err
 	}
+	global.addTo(&snap, a.Role.GlobalWatches)
 	snap.Mislabelled = mislabelled
 	snap.Now = time.Now()
 	snap.Translator = &a.translator

@@ -151,7 +151,7 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 		t.Skip("only in the process that BenchmarkGlobalnetMemory starts")
 	}
 	o := globalnetOptions(&rest.Config{Host: "http://many", QPS: -1}, slog.New(slog.DiscardHandler))
-	l := newLists(o.Role)
+	l := newLists(o.Role.Watches)
 	opts := cacheOptions(o, l)
 	opts.Scheme, err = kube.NewScheme()
 	require.NoError(t, err)

@@ -119,7 +119,7 @@ func TestInformer(t *testing.T) {
 		for i := range 5 {
 			s.set(fmt.Sprint("p", i), "10.244.0.1")
 		}
-		l, kind := newLists(mesh.Globalnet()), &corev1.Pod{}
+		l, kind := newLists(mesh.Globalnet().Watches), &corev1.Pod{}
 		i := l.newInformer(&toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}, kind, 0, nil)
 		require.NoError(t, i.SetTransform(func(o any) (any, error) { return mesh.Slim(o.(client.Object)), nil }))
 		var mu sync.Mutex

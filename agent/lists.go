@@ -18,11 +18,10 @@ import (
 // them from the cache copies and sorts all for every loop. The lists are as the cache: they follow the events that make the
 // loop run, before it does, and it does not run before they have had all objects. They have the cache's own objects, which must
 // not be changed, so an object that is the same in memory has not changed. An agent without a node has no other cache: see informer, which locks
-// itself before it locks the lists. A nil *lists keeps no kind.
+// itself before it locks the lists. A nil *lists has no kind.
 type lists struct {
 	mu    sync.Mutex
 	kinds map[reflect.Type]*sortedList
-	fed   bool // by informers, which read from the API server; else by the events of a cache
 }
 
 // sortedList is the objects of one kind.
@@ -31,15 +30,10 @@ type sortedList struct {
 	changed map[types.NamespacedName]mesh.Object
 }
 
-// newLists returns the lists of the kinds of a role of which there may be many objects. An agent without a node reads
-// nothing else.
-func newLists(r mesh.Role) *lists {
-	many := mesh.TranslatedKinds()
-	if r.Nodeless() {
-		many = r.Watches
-	}
-	l := &lists{kinds: map[reflect.Type]*sortedList{}, fed: r.Nodeless()}
-	for _, kind := range many {
+// newLists returns empty lists of some kinds.
+func newLists(kinds []mesh.Object) *lists {
+	l := &lists{kinds: map[reflect.Type]*sortedList{}}
+	for _, kind := range kinds {
 		l.kinds[reflect.TypeOf(kind)] = &sortedList{}
 	}
 	return l
@@ -48,11 +42,17 @@ func newLists(r mesh.Role) *lists {
 // keeps reports whether there is a list of a kind.
 func (l *lists) keeps(kind mesh.Object) bool { return l != nil && l.kinds[reflect.TypeOf(kind)] != nil }
 
+// addTo adds the lists of those kinds that have one to a snapshot.
+func (l *lists) addTo(s *mesh.Snapshot, kinds []mesh.Object) {
+	for _, kind := range kinds {
+		if l.keeps(kind) {
+			s.SetSorted(l.list(kind))
+		}
+	}
+}
+
 // following returns the predicate p, which also makes the list of a kind follow the events.
 func (l *lists) following(kind mesh.Object, p predicate.Predicate) predicate.Predicate {
-	if !l.keeps(kind) || l.fed {
-		return p
-	}
 	note := func(o, is mesh.Object) { l.note(kind, keyOf(o), is) }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { note(e.Object, e.Object); return p.Create(e) },

@@ -20,7 +20,7 @@ import (
 // before stay as they were.
 func TestLists(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	l := newLists(mesh.Gateway())
+	l := newLists(mesh.TranslatedKinds())
 	kind := &corev1.Pod{}
 	follow := l.following(kind, changes)
 	there := map[string]*corev1.Pod{}

@@ -48,9 +48,6 @@ type Options struct {
 	// fixed.
 	Debug func(bool)
 
-	// Globalnet specifies that the cluster has global networks: a gateway also watches what it translates by.
-	Globalnet bool
-
 	Lease     parts.Lease // of the election, for roles that take part in one
 	BrokerDir string      // directory of the mounted Secret with the broker's credentials
 	Secrets   string      // directory of the mounted Secrets with keys, each in a directory of its name
@@ -72,12 +69,12 @@ const (
 
 // Run runs an agent until ctx is done. Then the loop stops; the node keeps what it holds.
 func Run(ctx context.Context, o Options) error {
-	if o.Globalnet {
-		o.Role.Watches = append(slices.Clone(o.Role.Watches), mesh.TranslatedKinds()...)
-	}
 	ctrl.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	lists := newLists(o.Role)
+	var lists *lists
+	if o.Role.Nodeless() {
+		lists = newLists(o.Role.Watches)
+	}
 	mgr, err := newManager(o, lists)
 	if err != nil {
 		return err
@@ -90,13 +87,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Role.Nodeless() {
 		a.meters.addresses = newAddressMeters(registry())
 	}
-	nudges := make(chan event.GenericEvent, 1)
-	nudge := func() {
-		select {
-		case nudges <- event.GenericEvent{Object: &corev1.Node{}}:
-		default: // one is waiting already
-		}
-	}
+	nudges, nudge := newNudges()
 	changed, err := a.watchKernel(ctx)
 	if err != nil {
 		return fmt.Errorf("watching the kernel: %w", err)
@@ -119,13 +110,24 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := a.watch(mgr, nudges); err != nil {
+	if err := a.watch(mgr, nudges, nudge); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// newNudges returns a function that makes the loop run, and what the loop watches for it.
+func newNudges() (<-chan event.GenericEvent, func()) {
+	nudges := make(chan event.GenericEvent, 1)
+	return nudges, func() {
+		select {
+		case nudges <- event.GenericEvent{Object: &corev1.Node{}}:
+		default: // one is waiting already
+		}
+	}
 }
 
 // watchKernel signals changes of the kernel; nothing, for an agent that does not access it.
@@ -183,7 +185,7 @@ func newManager(o Options, l *lists) (manager.Manager, error) {
 func cacheOptions(o Options, l *lists) cache.Options {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
-	for _, kind := range o.Role.Watches {
+	for _, kind := range slices.Concat(o.Role.Watches, o.Role.GlobalWatches) {
 		if o.Role.Nodeless() {
 			byObject[kind] = wholeCluster(kind, ours)
 			continue
@@ -211,7 +213,7 @@ func cacheOptions(o Options, l *lists) cache.Options {
 }
 
 // watch makes every change lead to the one request, except heartbeats.
-func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) error {
+func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nudge func()) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{everything}
 	})
@@ -221,9 +223,17 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent) err
 		}}).
 		WatchesRawSource(source.Channel(nudges, one))
 	for _, kind := range a.Role.Watches {
-		b = b.Watches(kind, one, builder.WithPredicates(a.lists.following(kind, changes)))
+		b = b.Watches(kind, one, builder.WithPredicates(changes))
 	}
-	return b.Complete(a)
+	c, err := b.Build(a)
+	a.global = globalWatches{
+		kinds: a.Role.GlobalWatches, nudge: nudge, cache: mgr.GetCache(),
+		watch: func(kind mesh.Object, l *lists) (source.SyncingSource, error) {
+			s := source.Kind[client.Object](mgr.GetCache(), kind, one, l.following(kind, changes))
+			return s, c.Watch(s)
+		},
+	}
+	return err
 }
 
 // unmeasured returns a queue without metrics of its own: with them, it would wake the agent twice a second

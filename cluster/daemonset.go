@@ -42,9 +42,6 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 		pod.Tolerations = sub.Spec.Tolerations
 	}
 	pod.Containers[0].Args = []string{"agent", "gateway", "--node", "$(NODE_NAME)"}
-	if sub.Spec.GlobalCIDR != "" {
-		pod.Containers[0].Args = append(pod.Containers[0].Args, "--globalnet")
-	}
 	limitMemory(&pod.Containers[0], GatewayMemory)
 	mountSecret(pod, BrokerSecretName(sub), brokerSecretPath, false)
 	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/"+PSKSecretName(sub), true)

@@ -29,7 +29,7 @@ const (
 func Gateway() Role {
 	return Role{
 		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, ProbePort: dataplane.GatewayProbePort,
-		Resync: heartbeat, Watches: Kinds(),
+		Resync: heartbeat, Watches: Kinds(), GlobalWatches: TranslatedKinds(),
 		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Drops, FlowCount, Exchange, APIServers},
 		Plan:  planGateway, Report: reportGateway, Recall: recallGateway,
 	}

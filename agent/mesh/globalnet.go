@@ -89,6 +89,12 @@ type asking struct {
 func (a asking) Len() int                   { return len(a.of) }
 func (a asking) At(i int) globalnet.Request { return a.of[i].request(a.held[i]) }
 
+// HasGlobalNetwork reports whether the cluster has a network of global addresses.
+func HasGlobalNetwork(s Snapshot) bool {
+	sub := s.submariner()
+	return sub != nil && sub.Spec.GlobalCIDR != ""
+}
+
 // globalNetwork returns the global network of the cluster; the zero Prefix if it has none, or leaves.
 func globalNetwork(s Snapshot) (netip.Prefix, error) {
 	subs := List[*v1alpha1.Submariner](s)

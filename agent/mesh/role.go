@@ -22,6 +22,9 @@ type Role struct {
 	Resync time.Duration
 	// Watches lists the kinds of objects that a Snapshot of the role holds.
 	Watches []Object
+	// GlobalWatches lists the kinds, of which there may be many objects in all namespaces, that a Snapshot also holds while the cluster has
+	// a global network.
+	GlobalWatches []Object
 	// Parts lists what runs beside the loop, in the order in which snapshots are completed.
 	Parts []Part
 	// Plan returns what the node's kernel should hold. The error is ErrNotJoined or a
