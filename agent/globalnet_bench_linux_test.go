@@ -75,7 +75,7 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 	withOne := map[reflect.Type][]mesh.Object{} // all, and without it
 	without := map[reflect.Type][]mesh.Object{}
 	for kind, list := range kinds {
-		slices.SortFunc(list, func(x, y mesh.Object) int { return compareKey(x, keyOf(y)) })
+		slices.SortFunc(list, mesh.Compare)
 		withOne[kind] = list
 		without[kind] = slices.DeleteFunc(slices.Clone(list), func(o mesh.Object) bool { return o.GetName() == "p12345" || o.GetName() == "pod-p12345" })
 	}

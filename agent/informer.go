@@ -148,7 +148,7 @@ func (s store) Update(o any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.changed(s.lists.note(s.kind, keyOf(is), is), is, false)
+	s.changed(s.lists.note(s.kind, mesh.KeyOf(is), is), is, false)
 	return nil
 }
 
@@ -156,7 +156,7 @@ func (s store) Update(o any) error {
 func (s store) Delete(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.changed(s.lists.note(s.kind, keyOf(o.(client.Object)), nil), nil, false)
+	s.changed(s.lists.note(s.kind, mesh.KeyOf(o.(client.Object)), nil), nil, false)
 	return nil
 }
 

@@ -72,7 +72,7 @@ func (s *podServer) sorted() (out []*corev1.Pod) {
 	for _, p := range s.pods {
 		out = append(out, p.DeepCopy())
 	}
-	slices.SortFunc(out, func(a, b *corev1.Pod) int { return compareKey(a, keyOf(b)) })
+	slices.SortFunc(out, func(a, b *corev1.Pod) int { return mesh.CompareKey(a, mesh.KeyOf(b)) })
 	return out
 }
 

@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -53,7 +51,7 @@ func (l *lists) addTo(s *mesh.Snapshot, kinds []mesh.Object) {
 
 // following returns the predicate p, which also makes the list of a kind follow the events.
 func (l *lists) following(kind mesh.Object, p predicate.Predicate) predicate.Predicate {
-	note := func(o, is mesh.Object) { l.note(kind, keyOf(o), is) }
+	note := func(o, is mesh.Object) { l.note(kind, mesh.KeyOf(o), is) }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { note(e.Object, e.Object); return p.Create(e) },
 		UpdateFunc: func(e event.UpdateEvent) bool { note(e.ObjectNew, e.ObjectNew); return p.Update(e) },
@@ -87,7 +85,7 @@ func (l *lists) list(kind mesh.Object) []mesh.Object {
 
 // replace replaces all objects of a kind, and takes over the list. Then it calls do with each object, as it was and as it is, either of which may be nil.
 func (l *lists) replace(kind mesh.Object, all []mesh.Object, do func(was, is mesh.Object)) {
-	slices.SortFunc(all, func(x, y mesh.Object) int { return compareKey(x, keyOf(y)) })
+	slices.SortFunc(all, mesh.Compare)
 	before := l.list(kind)
 	l.mu.Lock()
 	s := l.kinds[reflect.TypeOf(kind)]
@@ -102,7 +100,7 @@ func (l *lists) replace(kind mesh.Object, all []mesh.Object, do func(was, is mes
 		case len(before) == 0:
 			c = 1
 		default:
-			c = compareKey(before[0], keyOf(all[0]))
+			c = mesh.Compare(before[0], all[0])
 		}
 		if c <= 0 {
 			was, before = before[0], before[1:]
@@ -119,7 +117,7 @@ func (s *sortedList) get(key types.NamespacedName) mesh.Object {
 	if is, changed := s.changed[key]; changed {
 		return is
 	}
-	if i, found := slices.BinarySearchFunc(s.all, key, compareKey); found {
+	if i, found := slices.BinarySearchFunc(s.all, key, mesh.CompareKey); found {
 		return s.all[i]
 	}
 	return nil
@@ -133,15 +131,15 @@ func (s *sortedList) merged() []mesh.Object {
 		if is != nil {
 			added = append(added, is)
 		}
-		if i, found := slices.BinarySearchFunc(s.all, key, compareKey); found {
+		if i, found := slices.BinarySearchFunc(s.all, key, mesh.CompareKey); found {
 			gone[i] = true
 		}
 	}
-	slices.SortFunc(added, func(x, y mesh.Object) int { return compareKey(x, keyOf(y)) })
+	slices.SortFunc(added, mesh.Compare)
 	out := make([]mesh.Object, 0, len(s.all)+len(added))
 	from := 0
 	for _, o := range added {
-		i, _ := slices.BinarySearchFunc(s.all[from:], keyOf(o), compareKey)
+		i, _ := slices.BinarySearchFunc(s.all[from:], mesh.KeyOf(o), mesh.CompareKey)
 		out = append(kept(out, s.all[from:from+i], gone[from:]), o)
 		from += i
 	}
@@ -156,12 +154,4 @@ func kept(out, objs []mesh.Object, gone []bool) []mesh.Object {
 		}
 	}
 	return out
-}
-
-func keyOf(o mesh.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
-func compareKey(o mesh.Object, key types.NamespacedName) int {
-	return cmp.Or(strings.Compare(o.GetNamespace(), key.Namespace), strings.Compare(o.GetName(), key.Name))
 }

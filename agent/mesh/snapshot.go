@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -139,7 +140,7 @@ func NewSnapshot[T Object](node string, objs ...T) Snapshot {
 		s.objects[t] = append(s.objects[t], o)
 	}
 	for _, objs := range s.objects {
-		slices.SortFunc(objs, byName)
+		slices.SortFunc(objs, Compare)
 	}
 	return s
 }
@@ -177,7 +178,7 @@ func (s Snapshot) Same(o Object) Object {
 	if _, is := o.(*submarinerv1.GlobalIngressIP); is && len(objs) == 0 {
 		objs = s.objects[reflect.TypeFor[*slimIngress]()]
 	}
-	i, found := slices.BinarySearchFunc(objs, o, byName)
+	i, found := slices.BinarySearchFunc(objs, o, Compare)
 	if !found {
 		return nil
 	}
@@ -187,8 +188,21 @@ func (s Snapshot) Same(o Object) Object {
 	return objs[i]
 }
 
-func byName(x, y Object) int {
-	return cmp.Or(strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
+// KeyOf returns the namespace and the name of an object.
+func KeyOf(o Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// Compare compares objects of a kind in the order that they have in a Snapshot: by namespace, then by name.
+func Compare(x, y Object) int { return CompareKey(x, KeyOf(y)) }
+
+// CompareKey compares an object with a key in that order.
+func CompareKey(o Object, key types.NamespacedName) int {
+	return compareKeys(o.GetNamespace(), o.GetName(), key)
+}
+
+func compareKeys(namespace, name string, key types.NamespacedName) int {
+	return cmp.Or(strings.Compare(namespace, key.Namespace), strings.Compare(name, key.Name))
 }
 
 func (s Snapshot) find(kind reflect.Type, name string) Object {

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
@@ -136,7 +135,7 @@ func (w *wanted) compareEgress(s Snapshot) {
 // compareIngress finds the GlobalIngressIPs that are missing, wrong, or needless, and the exports whose names are taken.
 func (w *wanted) compareIngress() {
 	for i, o := range w.have {
-		if o.ours && !o.ending && w.wants[i] == 0 && !w.ending[keyOf(o)] {
+		if o.ours && !o.ending && w.wants[i] == 0 && !w.ending[KeyOf(o)] {
 			w.needless = append(w.needless, o)
 		}
 	}
@@ -169,14 +168,6 @@ func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
 	}
 	slices.SortFunc(out, func(a, b types.NamespacedName) int { return compareKeys(a.Namespace, a.Name, b) })
 	return out
-}
-
-func keyOf(o Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
-func compareKeys(namespace, name string, key types.NamespacedName) int {
-	return cmp.Or(strings.Compare(namespace, key.Namespace), strings.Compare(name, key.Name))
 }
 
 // search returns the number of the object with a namespace and a name in a sorted list; false if there is none.
