@@ -26,9 +26,9 @@ import (
 var may = map[string]string{
 	".":                       "cmd",
 	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer internal/progress internal/version internal/wake internal/words policy policy/catalog sdewan sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view sdewan/webhook",
-	"agent":                   "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube internal/wake policy",
+	"agent":                   "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube internal/wake internal/words policy",
 	"agent/parts":             "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery cluster dataplane globalnet internal/alarm internal/wake",
-	"agent/mesh":              "api cable cable/drivers cable/keys cable/natdiscovery dataplane globalnet internal/version policy",
+	"agent/mesh":              "api cable cable/drivers cable/keys cable/natdiscovery dataplane globalnet internal/version internal/words policy",
 	"agent/discovery":         "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
 	"cluster":                 "api api/crds broker broker/exchange broker/trust cable/keys dataplane internal/kube internal/version",
 	"cluster/clustertest":     "api cluster internal/kube",

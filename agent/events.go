@@ -1,14 +1,13 @@
 package agent
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/words"
 )
 
 // conditioned is an object whose status has conditions.
@@ -68,9 +67,6 @@ func waits(c metav1.Condition) bool {
 
 // eventNote shortens a message to what an Event may hold.
 func eventNote(message string) string {
-	const most = 1024 - len("…") // events.k8s.io/v1: Event.note, in bytes
-	if len(message) > most {
-		return strings.ToValidUTF8(message[:most], "") + "…"
-	}
-	return message
+	const most = 1024 // events.k8s.io/v1: Event.note, in bytes
+	return words.Clip(message, most-len(" …"))
 }

@@ -30,7 +30,7 @@ func (w *globalWatches) follow(ctx context.Context, s mesh.Snapshot) (*lists, er
 	case !needed && w.lists != nil:
 		return nil, w.stop(ctx)
 	case needed && w.lists == nil:
-		if err := w.start(); err != nil {
+		if err := w.start(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -40,7 +40,7 @@ func (w *globalWatches) follow(ctx context.Context, s mesh.Snapshot) (*lists, er
 	return w.lists, nil
 }
 
-func (w *globalWatches) start() error {
+func (w *globalWatches) start(ctx context.Context) error {
 	l, known := newLists(w.kinds), &atomic.Bool{}
 	var sources []source.SyncingSource
 	for _, kind := range w.kinds {
@@ -53,7 +53,7 @@ func (w *globalWatches) start() error {
 	w.lists, w.known = l, known
 	go func() {
 		for _, s := range sources {
-			if s.WaitForSync(context.Background()) != nil {
+			if s.WaitForSync(ctx) != nil || ctx.Err() != nil {
 				return // the agent stops
 			}
 		}

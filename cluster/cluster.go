@@ -46,9 +46,9 @@ const (
 const (
 	// ManagedByLabel is on every object that subctl creates. Uninstall deletes only
 	// objects that have it with the value ManagedBy.
-	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedByLabel = submarinerv1.ManagedByLabel
 	// ManagedBy is the value of ManagedByLabel and LabelledByAnnotation.
-	ManagedBy = "subctl"
+	ManagedBy = submarinerv1.ManagedBy
 
 	// LabelledByAnnotation is on the nodes that join labelled as gateways. If its value is
 	// ManagedBy, uninstall removes the gateway label.

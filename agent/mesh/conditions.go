@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/words"
 )
 
 // Types of the conditions in Gateway.status and RouteAgent.status. docs/conditions.md
@@ -154,12 +155,4 @@ func refusals(refused []Refusal, e *ExchangeStatus) []string {
 }
 
 // clip shortens a message to far less than the 32,768 bytes that a condition may hold.
-func clip(s string) string { return clipTo(s, 2000) }
-
-// clipTo shortens a text to a number of bytes.
-func clipTo(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + " …"
-	}
-	return s
-}
+func clip(s string) string { return words.Clip(s, 2000) }

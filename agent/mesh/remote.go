@@ -9,6 +9,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/internal/words"
 )
 
 // This file has what route agents report of the paths from their nodes to the gateways of
@@ -85,12 +86,12 @@ func (m *Mesh) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, om
 		out = append(out, r)
 	}
 	for _, w := range m.Cables.Waiting {
-		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.Connecting, StatusMessage: clipTo(w.Err.Error(), maxRemoteText), Spec: w.Spec}
+		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.Connecting, StatusMessage: words.Clip(w.Err.Error(), maxRemoteText), Spec: w.Spec}
 		r.Spec.Backend = "" // not decided
 		out = append(out, r)
 	}
 	for _, refused := range m.Refused() {
-		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: clipTo("refused: "+refused.Err.Error(), maxRemoteText), Spec: refused.Spec})
+		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: words.Clip("refused: "+refused.Err.Error(), maxRemoteText), Spec: refused.Spec})
 	}
 	down := func(r submarinerv1.RemoteEndpoint) int {
 		if r.Status == submarinerv1.ConnectionError || r.Status == submarinerv1.Connecting {

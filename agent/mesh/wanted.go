@@ -58,14 +58,15 @@ type drawn struct{ Object }
 
 func (d drawn) draw(time.Time) Object { return d.Object }
 
-// managedBy is the label of all objects that subctl makes (cluster.ManagedByLabel).
-const managedBy = "app.kubernetes.io/managed-by"
-
 // Ours returns the labels of all objects that the globalnet agent makes; some have others, too.
-func Ours() map[string]string { return map[string]string{managedBy: "subctl"} }
+func Ours() map[string]string {
+	return map[string]string{submarinerv1.ManagedByLabel: submarinerv1.ManagedBy}
+}
 
 // IsOurs reports whether the globalnet agent has made an object.
-func IsOurs(o Object) bool { return o.GetLabels()[managedBy] == "subctl" }
+func IsOurs(o Object) bool {
+	return o.GetLabels()[submarinerv1.ManagedByLabel] == submarinerv1.ManagedBy
+}
 
 // readWanted returns the objects that the cluster needs, and the changes that lead to them.
 func readWanted(s Snapshot, network netip.Prefix) wanted {

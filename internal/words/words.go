@@ -101,3 +101,11 @@ func Prefix(prefix string, err error) error {
 	}
 	return errors.New(prefix + strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
 }
+
+// Clip shortens a text to a number of bytes, before " …".
+func Clip(text string, most int) string {
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + " …"
+	}
+	return text
+}

@@ -28,6 +28,10 @@ const (
 	// the object has in clusters. Its own name is one of the slots of the member, <cluster ID>.<number>,
 	// which bound what the member stores.
 	NameAnnotation = "submariner.io/name"
+	// ManagedByLabel with the value ManagedBy is on every object that subctl creates.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	// ManagedBy is the value of ManagedByLabel.
+	ManagedBy = "subctl"
 	// GatewayNodeLabel with value "true" makes a node a gateway.
 	GatewayNodeLabel = "submariner.io/gateway"
 	// PublicIPAnnotation is an annotation, or a label, of a gateway node. It specifies the
