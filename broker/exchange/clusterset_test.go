@@ -218,3 +218,49 @@ func TestClusterSetDeletedByHand(t *testing.T) {
 		return hub.client.Get(t.Context(), client.ObjectKey{Namespace: hub.ns, Name: "west"}, c) == nil && c.Spec.PublicKey == "changed"
 	})
 }
+
+// A member of a clusterset that somebody has deleted on the broker is no member of it after a while, also after a restart and where it polled the
+// clusterset: it waits for it no longer, and what it has learned from it is gone. While the broker refuses everything, nothing changes.
+func TestDeniedClusterSet(t *testing.T) {
+	for _, watched := range []int{0, 1} {
+		t.Run(fmt.Sprint("watched ", watched), func(t *testing.T) {
+			d, hub, east, west := hubAndSpokes(t)
+			east.eventuallyKnows(map[string][]string{"hub": {"a"}})
+			hub.stop()
+			hub.watched, hub.denied = watched, time.Hour
+			hub.start()
+			hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
+			hub.stop()
+			require.NoError(t, broker.DeleteSet(t.Context(), d.Admin, d.NS, "a"))
+			hub.start()
+			brokertest.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(hub.ex.Status().Errors), "clusterset a") })
+			north := newSite(t, d, kubetest.NewGate(t, kubetest.Shared(t)), "north", "b")
+			north.create(brokertest.Cluster("", "north"))
+			north.start()
+			defer north.stop()
+			hub.eventuallyKnows(map[string][]string{"east": {"a"}, "north": {"b"}, "west": {"b"}})
+			waits := func() []string {
+				c := &submarinerv1.Cluster{}
+				require.NoError(t, hub.client.Get(t.Context(), client.ObjectKey{Namespace: hub.ns, Name: "north"}, c))
+				return c.UnreadClusterSets()
+			}
+			require.Equal(t, []string{"a"}, waits())
+			hub.stop()
+
+			hub.denied = time.Second
+			hub.start()
+			hub.eventuallyKnows(map[string][]string{"north": {"b"}, "west": {"b"}})
+			require.Empty(t, waits())
+			west.eventuallyKnows(map[string][]string{"hub": {"b"}, "north": {"b"}})
+			brokertest.Eventually(t, func() bool { return slices.Equal(hub.ex.Status().Sets, []string{"a", "b"}) })
+
+			west.stop()
+			require.NoError(t, broker.DeleteSet(t.Context(), d.Admin, d.NS, "b"))
+			west.denied = time.Millisecond
+			west.start()
+			brokertest.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(west.ex.Status().Errors), "clusterset b") })
+			time.Sleep(time.Second)
+			west.eventuallyKnows(map[string][]string{"hub": {"b"}, "north": {"b"}})
+		})
+	}
+}

@@ -64,6 +64,8 @@ type Exchange struct {
 	renewal *renewal
 	began   time.Time
 
+	deniedLimit time.Duration
+
 	digest  digest
 	memos   memos
 	fitting fitting
@@ -101,7 +103,7 @@ func New(c Config) *Exchange {
 	}
 	return &Exchange{
 		config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true},
-		watched: c.Kinds.mostWatched(), rounds: newRounds(),
+		watched: c.Kinds.mostWatched(), rounds: newRounds(), deniedLimit: deniedLimit,
 	}
 }
 

@@ -34,6 +34,7 @@ type site struct {
 
 	watched int           // how many clustersets it watches; 0: all
 	round   time.Duration // how often it polls the others; 0: once a second
+	denied  time.Duration // see LeaveDenied; 0: as it is
 }
 
 // newSite joins a cluster to a broker that is reached through gate.
@@ -67,6 +68,9 @@ func (s *site) start() {
 	s.ex = exchange.New(s.config)
 	if s.watched > 0 {
 		s.ex.Watch(s.watched, cmp.Or(s.round, time.Second))
+	}
+	if s.denied > 0 {
+		s.ex.LeaveDenied(s.denied)
 	}
 	done := make(chan error, 1)
 	go func(e *exchange.Exchange) { done <- e.Run(ctx) }(s.ex)

@@ -13,3 +13,6 @@ func (e *Exchange) EndHurry() {
 		t.due, t.hurried = time.Now().Add(e.rounds.period), time.Time{}
 	}
 }
+
+// LeaveDenied sets after how long a cluster counts as no member of a clusterset in which it has no rights.
+func (e *Exchange) LeaveDenied(after time.Duration) { e.deniedLimit = after }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // This file decides which clustersets are watched, and which are polled: see rounds.go.
@@ -14,6 +15,8 @@ type followed struct {
 	side
 	stop  context.CancelFunc // ends its watches; nil while it is polled
 	ended *sync.WaitGroup    // of the watches
+
+	deniedSince time.Time // see leaveDenied
 }
 
 // follow reads exactly these clustersets.

@@ -28,6 +28,7 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	} else {
 		e.follow(ctx, grant.Sets, watches)
 	}
+	e.leaveDenied(time.Now())
 	ready := err == nil
 	known, err := e.local.add(&snap.Local)
 	note(here, err)

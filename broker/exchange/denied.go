@@ -1,0 +1,58 @@
+package exchange
+
+import (
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// This file is about a clusterset in which this cluster has no rights any more, and no signed statement says why: somebody has deleted the
+// clusterset on the broker, or the rights, by hand.
+
+// deniedLimit is how long the broker must have refused all requests for a clusterset, while it answers those for another one, until this cluster
+// counts as no member any more. A broker that refuses everything may be starting, or being restored from a backup, which decides nothing.
+const deniedLimit = time.Minute
+
+// leaveDenied empties what is known of such clustersets. Otherwise an exchange that has just started would wait for them forever.
+func (e *Exchange) leaveDenied(now time.Time) {
+	answers := slices.ContainsFunc(e.sets, func(f *followed) bool { return f.known() && f.fault() == nil })
+	for _, f := range e.sets {
+		switch {
+		case !answers || !f.denied():
+			f.deniedSince = time.Time{}
+		case f.deniedSince.IsZero():
+			f.deniedSince = now
+		case now.Sub(f.deniedSince) >= e.deniedLimit:
+			for _, m := range f.mirrors {
+				m.clear()
+			}
+		}
+	}
+}
+
+// known reports whether all of the side was read.
+func (s side) known() bool {
+	return !slices.ContainsFunc(s.mirrors, func(m *mirror) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return !m.known
+	})
+}
+
+// denied reports whether the API server refuses all requests for the side.
+func (s side) denied() bool {
+	return !slices.ContainsFunc(s.mirrors, func(m *mirror) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return !apierrors.IsForbidden(m.err)
+	})
+}
+
+// clear makes the mirror known, and empty.
+func (m *mirror) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.objects, m.empty, m.known, m.tooMany, m.digest = map[string]client.Object{}, nil, true, false, 0
+}
