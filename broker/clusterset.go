@@ -21,6 +21,7 @@ import (
 	"subctl/broker/exchange"
 	"subctl/broker/trust"
 	"subctl/internal/kube"
+	"subctl/internal/words"
 )
 
 // This file is what the administrator of a broker does with clustersets. Which clustersets a cluster is in
@@ -70,7 +71,8 @@ func IsWhole(ctx context.Context, c client.Client, base, set string) (bool, erro
 // deletionLimit is how long DeleteSet waits. Kubernetes usually takes some seconds to delete a namespace.
 const deletionLimit = time.Minute
 
-// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again. It
+// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again. The error names
+// members: a cluster may have joined since the caller looked. DeleteSet
 // does not delete a namespace of the same name that is no clusterset: somebody may have made it after deleting the clusterset by hand.
 func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
 	isGone := func(ctx context.Context) (bool, error) {
@@ -81,10 +83,17 @@ func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
 		return err
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceIn(base, set)}}
+	members, err := membersOf(ctx, c, ns.Name)
+	if err != nil {
+		return fmt.Errorf("reading the members of clusterset %s: %w", set, err)
+	}
+	if len(members) > 0 {
+		return fmt.Errorf("clusterset %s is not deleted, as it has members: %s: run the command again", set, words.List(members))
+	}
 	if err := client.IgnoreNotFound(c.Delete(ctx, ns)); err != nil {
 		return fmt.Errorf("deleting clusterset %s: %w", set, err)
 	}
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, deletionLimit, true, isGone)
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, deletionLimit, true, isGone)
 	if wait.Interrupted(err) {
 		return fmt.Errorf("clusterset %s is being deleted, but Kubernetes has not deleted namespace %s after %v: the conditions of the namespace tell why", set, ns.Name, deletionLimit)
 	}

@@ -44,7 +44,7 @@ func placeRole(ns, clusterID, uid string) *rbacv1.Role {
 
 // joinerRole returns the rights of the token of a join file in a clusterset's namespace: to read who
 // is a member, and to give a cluster its place. base is the namespace of the identities, where
-// identityRules has the latter.
+// identityRole has the latter.
 func joinerRole(ns, base string, kinds exchange.Table) *rbacv1.Role {
 	rules := kinds.Rules([]string{"get", "list", "watch"})
 	rules = append(rules, kinds.Rules([]string{"create"})...) // empty objects: see joinerPolicy

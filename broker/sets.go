@@ -50,25 +50,37 @@ func ClusterSets(ctx context.Context, c client.Client, base string) ([]ClusterSe
 	return out, nil
 }
 
-// Granted returns the members of a broker whose newest grants name a clusterset, sorted, by clusterset. It knows the grants that
-// the administrator has renewed. A clusterset that was deleted by hand, or whose deletion was interrupted, may still have
-// grants of clusters that are not its members.
-func Granted(ctx context.Context, c client.Client, b *v1alpha1.Broker) (map[string][]string, error) {
+// Grants returns the grants of the members that the administrator of a broker has renewed, by cluster ID. Those of members that were never added to a
+// clusterset nor removed from one are in their Cluster objects only.
+func Grants(ctx context.Context, c client.Client, b *v1alpha1.Broker) (map[string]trust.Grant, error) {
+	out := map[string]trust.Grant{}
 	administrator, err := trust.ParsePublic(b.Annotations[AdministratorAnnotation])
 	if err != nil {
-		return nil, nil // a broker without a key has no grants
+		return out, nil // a broker without a key has no grants
 	}
 	accounts := &corev1.ServiceAccountList{}
 	if err := c.List(ctx, accounts, client.InNamespace(b.Namespace)); err != nil {
 		return nil, fmt.Errorf("reading the grants of the members: %w", err)
 	}
-	out := map[string][]string{}
 	for _, sa := range accounts.Items {
 		id, member := strings.CutPrefix(sa.Name, memberPrefix)
-		g, err := administrator.Grant(sa.Annotations[submarinerv1.GrantAnnotation])
-		if !member || err != nil || g.Cluster != id {
-			continue
+		if g, err := administrator.Grant(sa.Annotations[submarinerv1.GrantAnnotation]); member && err == nil && g.Cluster == id {
+			out[id] = g
 		}
+	}
+	return out, nil
+}
+
+// Granted returns the members of a broker whose Grants name a clusterset, sorted, by clusterset. A
+// clusterset that was deleted by hand, or whose deletion was interrupted, may still have
+// grants of clusters that are not its members.
+func Granted(ctx context.Context, c client.Client, b *v1alpha1.Broker) (map[string][]string, error) {
+	grants, err := Grants(ctx, c, b)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	for id, g := range grants {
 		for _, set := range g.Sets {
 			out[set] = append(out[set], id)
 		}

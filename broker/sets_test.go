@@ -37,6 +37,14 @@ func namespaceOf(name, set string) *corev1.Namespace {
 	return ns
 }
 
+// A clusterset that a cluster has just joined is not deleted.
+func TestDeleteSetWithMembers(t *testing.T) {
+	member := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "base-a", Name: broker.MemberName("east") + "-" + broker.MemberRoleName}, RoleRef: rbacv1.RoleRef{Name: broker.MemberRoleName}}
+	c := fakeClient(t, namespaceOf("base", "default"), namespaceOf("base-a", "a"), member)
+	require.EqualError(t, broker.DeleteSet(t.Context(), c, "base", "a"), "clusterset a is not deleted, as it has members: east: run the command again")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "base-a"}, &corev1.Namespace{}))
+}
+
 // A namespace is a clusterset if its name and its label agree. Others are left alone, whatever label somebody gives them.
 func TestNamespacesThatAreNoClusterSets(t *testing.T) {
 	c := fakeClient(t, namespaceOf("base", "default"), namespaceOf("base-a", "a"), namespaceOf("base-b", ""), namespaceOf("base-c", "a"), namespaceOf("elsewhere", "d"))

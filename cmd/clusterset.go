@@ -194,17 +194,26 @@ func (s *sets) networks(ctx context.Context) (map[string]catalog.Networks, error
 	if err != nil {
 		return nil, err
 	}
+	grants, err := broker.Grants(ctx, s.client, s.broker)
+	if err != nil {
+		return nil, err
+	}
 	out := map[string]catalog.Networks{}
 	for _, list := range lists {
 		for _, c := range list.Items {
 			if out[c.Name].Announced != nil {
 				continue
 			}
-			n := catalog.Networks{Announced: valid(c.Spec.Announced())}
+			n := catalog.Networks{Announced: valid(c.Spec.Announced()), Own: s.catalog.Addresses(c.Name)}
 			if len(c.Spec.GlobalCIDR) > 0 {
-				n.Own = valid(slices.Concat(c.Spec.ServiceCIDR, c.Spec.ClusterCIDR))
+				n.Own = slices.Concat(n.Own, valid(c.Spec.ServiceCIDR), valid(c.Spec.ClusterCIDR))
 			}
 			out[c.Name] = n
+		}
+	}
+	for id, g := range grants {
+		if out[id].Announced == nil { // it publishes nothing: it was removed from its last clusterset, or has just joined
+			out[id] = catalog.Networks{Announced: g.Networks, Own: out[id].Own}
 		}
 	}
 	return out, nil

@@ -155,7 +155,7 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	if err != nil {
 		return err
 	}
-	lost := o.lost(change, alone, catalog.NewConflicts(now.Conflicts(networks), then.Conflicts(networks)))
+	lost := o.lost(change, alone, catalog.NewConflicts(now, then, networks))
 	if o.dryRun {
 		if err := o.print(change); err != nil {
 			return err

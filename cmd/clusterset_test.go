@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -140,7 +141,7 @@ func TestClusterSet(t *testing.T) {
 	steps("remove", "clusterset remove default east", "clusterset remove default east --force", "clusterset can hub-1 east", "clusterset can east west",
 		"clusterset remove prod east", "clusterset remove prod east --force", "clusterset can hub-1 east", "clusterset can east hub-1")
 	w.requireSets(t, "east")
-	steps("add_again", "clusterset add default east", "clusterset remove prod east")
+	steps("add_again", "clusterset add default east --force", "clusterset remove prod east")
 	w.requireSets(t, "east", "default")
 
 	require.NoError(t, w.Admin.Create(t.Context(), &v1alpha1.CablePolicies{
@@ -413,8 +414,33 @@ func TestClusterSetConflicts(t *testing.T) {
 	require.Contains(t, r.stderr, conflict)
 	require.Equal(t, before, w.state(t))
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod hub-1 --force").code)
-	r = w.subctl(t, "clusterset add prod east")
+	r = w.subctl(t, "clusterset add prod hub-1")
 	require.Equal(t, cli.ExitDone, r.code, "it is no new conflict: %s", r.stderr)
+	r = w.subctl(t, "clusterset add prod east")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, "clusters east and west both have 10.21.7.0/24, so that they cannot be connected")
+
+	t.Log("a cluster that publishes nothing has the networks of its grant")
+	granted := w.account(t, "west").Annotations[submarinerv1.GrantAnnotation]
+	g, err := brokertest.Administrator().Public().Grant(granted)
+	require.NoError(t, err)
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove prod west --force").code)
+	publish("hub-1", "default", g.Networks[0].String(), "10.32.0.0/16")
+	r = w.subctl(t, "clusterset add default west")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, fmt.Sprintf("clusters hub-1 and west both have %v, so that they cannot be connected", g.Networks[0]))
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod west --force").code)
+	publish("west", "prod", "10.21.7.0/24", "10.33.0.0/16")
+
+	t.Log("the address of a gateway is in the network of another cluster")
+	e := brokertest.InSlot(brokertest.Endpoint(w.NS, "east", "10-0-0-1"), "east", 0)
+	e.Spec.PrivateIP = "10.33.5.9"
+	require.NoError(t, w.Admin.Create(t.Context(), e))
+	publish("west", "prod", "10.23.7.0/24", "10.33.0.0/16")
+	r = w.subctl(t, "clusterset add prod east")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, "clusters east and west both have 10.33.5.9/32, so that they cannot be connected")
+	require.NoError(t, w.Admin.Delete(t.Context(), e))
 
 	t.Log("a cluster with a global network reaches nobody who announces what it uses itself")
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove prod hub-1 --force").code)

@@ -92,6 +92,16 @@ func (b *Broker) awaitPolicies(t testing.TB) {
 	})
 }
 
+// DeleteByHand deletes the namespace of a clusterset, with all members that it has, and waits until it is gone.
+func (b *Broker) DeleteByHand(t testing.TB, set string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: broker.NamespaceIn(b.NS, set)}}
+	if err := b.Admin.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, func() bool { return apierrors.IsNotFound(b.Admin.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)) })
+}
+
 // Join makes a member and returns its client.
 func (b *Broker) Join(t testing.TB, id, uid string) client.Client {
 	t.Helper()

@@ -197,7 +197,7 @@ func TestHostileMemberClaimsClusterSets(t *testing.T) {
 // A member of a clusterset that somebody has deleted on the broker reports it, and goes on with its other clustersets.
 func TestClusterSetDeletedByHand(t *testing.T) {
 	d, hub, _, west := hubAndSpokes(t)
-	require.NoError(t, broker.DeleteSet(t.Context(), d.Admin, d.NS, "a"))
+	d.DeleteByHand(t, "a")
 	reports := func() bool {
 		status := hub.ex.Status() // a watch that was allowed goes on
 		return strings.Contains(fmt.Sprint(status.Errors, status.Refused), "clusterset a")
@@ -231,7 +231,7 @@ func TestDeniedClusterSet(t *testing.T) {
 			hub.start()
 			hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
 			hub.stop()
-			require.NoError(t, broker.DeleteSet(t.Context(), d.Admin, d.NS, "a"))
+			d.DeleteByHand(t, "a")
 			hub.start()
 			brokertest.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(hub.ex.Status().Errors), "clusterset a") })
 			north := newSite(t, d, kubetest.NewGate(t, kubetest.Shared(t)), "north", "b")
@@ -255,7 +255,7 @@ func TestDeniedClusterSet(t *testing.T) {
 			brokertest.Eventually(t, func() bool { return slices.Equal(hub.ex.Status().Sets, []string{"a", "b"}) })
 
 			west.stop()
-			require.NoError(t, broker.DeleteSet(t.Context(), d.Admin, d.NS, "b"))
+			d.DeleteByHand(t, "b")
 			west.denied = time.Millisecond
 			west.start()
 			brokertest.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(west.ex.Status().Errors), "clusterset b") })

@@ -102,7 +102,7 @@ func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status
 	e.memos.turn()
 	snap.Memory, snap.Now, snap.memos = e.memory, time.Now(), &e.memos
 	writes, refused, memory := Plan(e.config.Kinds, snap)
-	// What is deleted here must be remembered before.
+	// What is deleted here is remembered before, if that is possible: a memory that cannot be written delays no deletion.
 	forgets := slices.ContainsFunc(writes, func(w Write) bool { return w.Set == "" && w.Op == Delete })
 	if err := e.remember(ctx, e.local.client, memory, forgets); err != nil {
 		fail(err)

@@ -82,7 +82,7 @@ func (r request) othersInConflict() error {
 	}
 	known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)
 	var errs []error
-	for _, c := range catalog.NewConflicts(known.Conflicts(networks), known.InSets(r.ClusterID, r.Sets()).Conflicts(networks)) {
+	for _, c := range catalog.NewConflicts(known, known.InSets(r.ClusterID, r.Sets()), networks) {
 		errs = append(errs, errors.New(c.String()))
 	}
 	return errors.Join(errs...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,12 @@ func (u *Operation) leave(ctx context.Context, hub client.Client, sub *v1alpha1.
 // publishes that.
 func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) error {
 	base := sub.Spec.BrokerK8sRemoteNamespace
-	leaving, trusted, sets, err := u.signLeaving(ctx, hub, sub)
+	account := &corev1.ServiceAccount{}
+	err := hub.Get(ctx, client.ObjectKey{Namespace: base, Name: broker.MemberName(sub.Spec.ClusterID)}, account)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) { // without an account, or its rights, Leave reports why
+		return fmt.Errorf("reading the newest grant of cluster %s from the broker: %w", sub.Spec.ClusterID, err)
+	}
+	leaving, trusted, sets, err := u.signLeaving(ctx, account.Annotations[submarinerv1.GrantAnnotation], sub)
 	if err != nil {
 		u.unrevoked(sub, err.Error(), "--force")
 		return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID, trusted.Administrator)
@@ -82,11 +88,11 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	return broker.RemoveMember(ctx, hub, base, open, sub.Spec.ClusterID, trusted.Administrator)
 }
 
-// signLeaving returns the statement that the cluster has left, signed with its key, what the cluster signs and verifies
-// with, which is zero if it cannot be read, and the clustersets of its newest grant. The administrator may have renewed the grant since
-// the cluster has joined, and no gateway may have taken that over yet: the statement makes the newest grant void, and rights that remained in one
-// of its clustersets would pass to the next cluster with this ID. If no grant can be read, signLeaving returns the clustersets that the cluster last knew.
-func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1alpha1.Submariner) (token string, t cluster.Trust, sets []string, err error) {
+// signLeaving returns the signed statement that the cluster has left, the keys of the cluster, and the clustersets of its newest grant. The keys are
+// zero if they cannot be read. renewed is the grant that the broker has; the administrator may have renewed it since the cluster has joined, and no gateway may have
+// taken it over yet. The statement makes the newest grant void. Rights that remained in one of its clustersets would pass to the next cluster with this ID. If
+// there is no grant, signLeaving returns the clustersets that the cluster last knew.
+func (u *Operation) signLeaving(ctx context.Context, renewed string, sub *v1alpha1.Submariner) (token string, t cluster.Trust, sets []string, err error) {
 	id := sub.Spec.ClusterID
 	own, err := kube.Optional(ctx, u.Cluster, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: cluster.Namespace, Name: id})
 	if err != nil {
@@ -106,10 +112,7 @@ func (u *Operation) signLeaving(ctx context.Context, hub client.Client, sub *v1a
 		return "", t, sets, err
 	}
 	newest := exchange.Identity{Key: t.Key, Grant: t.Grant, Administrator: t.Administrator}.Newest(memory, id)
-	account := &corev1.ServiceAccount{}
-	if hub.Get(ctx, client.ObjectKey{Namespace: sub.Spec.BrokerK8sRemoteNamespace, Name: broker.MemberName(id)}, account) == nil { // else Leave reports why
-		newest.Renew(id, account.Annotations[submarinerv1.GrantAnnotation])
-	}
+	newest.Renew(id, renewed)
 	if granted := newest.Sets(id); len(granted) > 0 {
 		sets = granted
 	}

@@ -321,6 +321,26 @@ func TestUninstallAfterMembershipChanged(t *testing.T) {
 	require.Contains(t, j.said.String(), `the grant of cluster "west" is revoked`)
 }
 
+// A broker that does not answer when the newest grant is read leaves everything as it is: the grant of the cluster may be another one.
+func TestUninstallWhenTheGrantCannotBeRead(t *testing.T) {
+	j := newJoined(t)
+	down := true
+	j.hub = interceptor.NewClient(j.hub, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if _, is := obj.(*corev1.ServiceAccount); is && down {
+			return apierrors.NewTimeoutError("the API server does not answer", 1)
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")}}
+	require.ErrorContains(t, j.uninstall(t), "reading the newest grant of cluster west from the broker: ")
+	require.NotContains(t, j.said.String(), "is removed from the broker")
+	down = false
+	require.True(t, exists(t, j.hub, account))
+	require.NoError(t, j.uninstall(t))
+	require.False(t, exists(t, j.hub, account))
+	require.Contains(t, j.said.String(), `the grant of cluster "west" is revoked`)
+}
+
 // Without its key, or without an object on the broker, a cluster cannot revoke its grant. It leaves
 // nevertheless, with a message.
 func TestUninstallWithoutRevoking(t *testing.T) {

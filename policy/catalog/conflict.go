@@ -3,14 +3,15 @@ package catalog
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
 )
 
-// Conflict is two clusters that use the same addresses, and a cluster that is to reach both: one of them, or a
-// third one that shares a clusterset with each. Clusters that nobody is to reach both of may use the same
-// addresses.
+// Conflict is two clusters that use the same addresses, and a cluster that should reach both: one of them, or a
+// third one that shares a clusterset with each. Two clusters may use the same addresses if no cluster should reach
+// both.
 type Conflict struct {
 	X, Y    string // IDs, in order
 	Reaches string
@@ -27,45 +28,67 @@ func (c Conflict) String() string {
 // Networks are the networks of a cluster.
 type Networks struct {
 	Announced []netip.Prefix
-	// Own are those that the cluster uses itself and does not announce, as it has a global network: others may have the
-	// same, but it reaches nobody who announces them.
+	// Own are networks that the cluster uses itself and does not announce: the addresses of its gateways, and, if it has a global network, its pod
+	// and Service networks. Others may have the same, but the cluster reaches nobody who announces them.
 	Own []netip.Prefix
 }
 
 // Conflicts returns the conflicts among the clusters of the catalog, sorted, one for each pair of clusters. networks
 // are the networks of each cluster, by ID.
 func (c *Catalog) Conflicts(networks map[string]Networks) []Conflict {
+	return paired(c.conflicts(networks))
+}
+
+// NewConflicts returns the conflicts after a change that were none before: of each pair of clusters at most one.
+func NewConflicts(before, after *Catalog, networks map[string]Networks) []Conflict {
+	known := map[[3]string]bool{}
+	for x := range before.conflicts(networks) {
+		known[[3]string{x.X, x.Y, x.Reaches}] = true
+	}
+	return paired(func(yield func(Conflict) bool) {
+		for x := range after.conflicts(networks) {
+			if !known[[3]string{x.X, x.Y, x.Reaches}] && !yield(x) {
+				return
+			}
+		}
+	})
+}
+
+// paired returns one conflict of each pair of clusters, sorted: that of the pair itself, which says it best, or else the first one.
+func paired(conflicts iter.Seq[Conflict]) []Conflict {
 	found := map[[2]string]Conflict{}
-	for _, cluster := range c.Clusters {
-		var reached []claim
-		add := func(of string, nets []netip.Prefix) {
-			for _, n := range nets {
-				reached = append(reached, claim{n.Masked(), of})
-			}
-		}
-		for _, other := range c.Clusters {
-			if other.ID == cluster.ID || other.SharesSet(cluster) {
-				add(other.ID, networks[other.ID].Announced)
-			}
-		}
-		add(cluster.ID, networks[cluster.ID].Own)
-		for x := range overlapping(reached) {
-			pair := [2]string{min(x[0].of, x[1].of), max(x[0].of, x[1].of)}
-			was, known := found[pair]
-			if known && (was.Reaches == pair[0] || cluster.ID != pair[0]) {
-				continue // the pair itself says it best
-			}
-			found[pair] = Conflict{X: pair[0], Y: pair[1], Reaches: cluster.ID, Network: x[1].network}
+	for x := range conflicts {
+		pair := [2]string{x.X, x.Y}
+		if was, known := found[pair]; !known || was.Reaches != x.X && x.Reaches == x.X {
+			found[pair] = x
 		}
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b Conflict) int { return cmp.Or(cmp.Compare(a.X, b.X), cmp.Compare(a.Y, b.Y)) })
 }
 
-// NewConflicts returns the conflicts after a change that were none before, whoever is to reach both clusters.
-func NewConflicts(before, after []Conflict) []Conflict {
-	return slices.DeleteFunc(slices.Clone(after), func(c Conflict) bool {
-		return slices.ContainsFunc(before, func(b Conflict) bool { return b.X == c.X && b.Y == c.Y })
-	})
+// conflicts yields all conflicts, by the cluster that should reach both; some of them more than once.
+func (c *Catalog) conflicts(networks map[string]Networks) iter.Seq[Conflict] {
+	return func(yield func(Conflict) bool) {
+		for _, cluster := range c.Clusters {
+			var reached []claim
+			add := func(of string, nets []netip.Prefix) {
+				for _, n := range nets {
+					reached = append(reached, claim{n.Masked(), of})
+				}
+			}
+			for _, other := range c.Clusters {
+				if other.ID == cluster.ID || other.SharesSet(cluster) {
+					add(other.ID, networks[other.ID].Announced)
+				}
+			}
+			add(cluster.ID, networks[cluster.ID].Own)
+			for x := range overlapping(reached) {
+				if !yield(Conflict{X: min(x[0].of, x[1].of), Y: max(x[0].of, x[1].of), Reaches: cluster.ID, Network: x[1].network}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // claim is a network of a cluster.

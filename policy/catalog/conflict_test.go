@@ -58,6 +58,18 @@ func TestConflicts(t *testing.T) {
 	require.Equal(t, []string{"hub", "west"}, []string{c.Conflicts(networks)[1].X, c.Conflicts(networks)[1].Y})
 }
 
+// A conflict is new for each cluster that should reach both clusters, also if it exists for another one.
+func TestNewConflicts(t *testing.T) {
+	c := &Catalog{Clusters: []policy.Cluster{
+		{ID: "east", Sets: []string{"a"}}, {ID: "hub-1", Sets: []string{"a", "b"}}, {ID: "hub-2", Sets: []string{"a"}}, {ID: "west", Sets: []string{"b"}},
+	}}
+	networks := networksOf(map[string][]string{"east": {"10.1.0.0/16"}, "west": {"10.1.7.0/24"}})
+	require.Empty(t, NewConflicts(c, c, networks))
+	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that cluster hub-2 could reach only one of them]", fmt.Sprint(NewConflicts(c, c.InSets("hub-2", []string{"a", "b"}), networks)))
+	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that they cannot be connected]", fmt.Sprint(NewConflicts(c, c.InSets("east", []string{"a", "b"}), networks)))
+	require.Empty(t, NewConflicts(c, c.InSets("hub-1", []string{"a"}), networks))
+}
+
 // Every pair that overlaps is found, and no other.
 func TestConflictsOfRandomNetworks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -36,6 +37,16 @@ func (c *Catalog) gatewaysOf(o Objects) map[string][]gateway {
 		p := cable.Peer{Gateway: g, PublicKey: public[g.Cluster]}
 		p.Address, p.NATed = natdiscovery.Unasked(g)
 		out[g.Cluster] = append(out[g.Cluster], gateway{p, drivers.Announced(g)})
+	}
+	return out
+}
+
+// Addresses returns the addresses of the gateways of a cluster that other clusters must not announce.
+func (c *Catalog) Addresses(id string) (out []netip.Prefix) {
+	for _, g := range c.gateways[id] {
+		if g.PrivateIP.IsValid() {
+			out = append(out, netip.PrefixFrom(g.PrivateIP, g.PrivateIP.BitLen()))
+		}
 	}
 	return out
 }
