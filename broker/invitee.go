@@ -56,7 +56,7 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 	if err := voidInvitation(ctx, c, b.Namespace, sets, bounds.Cluster); err != nil {
 		return nil, err
 	}
-	said, isMember, err := accountAnnotations(ctx, c, b.Namespace, bounds.Cluster)
+	annotations, isMember, err := accountAnnotations(ctx, c, b.Namespace, bounds.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 	if err != nil {
 		return nil, err
 	}
-	serial := max(now.UnixMilli(), lastWord(bounds.Cluster, i.Administrator.Public(), append(annotationsOf(clusters), said)...)+1)
+	serial := max(now.UnixMilli(), lastWord(bounds.Cluster, i.Administrator.Public(), append(annotationsOf(clusters), annotations)...)+1)
 	account := InviteeName(bounds.Cluster)
 	objects := []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: b.Namespace}},

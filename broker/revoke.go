@@ -35,18 +35,18 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	if err != nil {
 		return err
 	}
-	said, isMember, err := accountAnnotations(ctx, c, ns, clusterID)
+	annotations, isMember, err := accountAnnotations(ctx, c, ns, clusterID)
 	if err != nil {
 		return err
 	}
-	last := lastWord(clusterID, administrator.Public(), append(annotationsOf(clusters), said)...)
+	last := lastWord(clusterID, administrator.Public(), append(annotationsOf(clusters), annotations)...)
 	token, err := administrator.SignRevocation(trust.Revocation{Cluster: clusterID, Serial: max(now.UnixMilli(), last)})
 	if err != nil {
 		return err
 	}
 	public := sets
 	if isMember {
-		if public, err = knownIn(ctx, c, ns, sets, clusters, clusterID, said, administrator.Public()); err != nil {
+		if public, err = knownIn(ctx, c, ns, sets, clusters, clusterID, annotations, administrator.Public()); err != nil {
 			return err
 		}
 	}
@@ -88,9 +88,9 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 
 // knownIn returns the clustersets in which others may know a member: those in which it has published something, or has rights,
 // or is invited to, and those of its renewed grant. The members of the others do not learn that the cluster exists. clusters
-// are what it has published, by the index of sets, and said are the annotations of its account.
-func knownIn(ctx context.Context, c client.Client, ns string, sets []string, clusters []submarinerv1.Cluster, clusterID string, said map[string]string, administrator trust.PublicKey) ([]string, error) {
-	grant, err := administrator.Grant(said[submarinerv1.GrantAnnotation])
+// are what it has published, by the index of sets, and annotations are the annotations of its account.
+func knownIn(ctx context.Context, c client.Client, ns string, sets []string, clusters []submarinerv1.Cluster, clusterID string, annotations map[string]string, administrator trust.PublicKey) ([]string, error) {
+	grant, err := administrator.Grant(annotations[submarinerv1.GrantAnnotation])
 	if err != nil { // there is none, or somebody else has written it
 		grant = trust.Grant{}
 	}

@@ -146,7 +146,7 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 		return err
 	}
 	for _, r := range all.Review(policies) {
-		look.SayReview(o.progress(), r)
+		look.ReportReview(o.progress(), r)
 		if all.OnBroker() && len(configMapsOf(r.Policy)) > 0 {
 			o.progress().Warn("policy %s has a copy of its ConfigMap, which is not updated on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
 		}

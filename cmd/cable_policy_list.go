@@ -18,8 +18,8 @@ import (
 const cablePolicyListLong = `List the cable policies, and the pairs of clusters that each of them decides now.
 
 Each rule of a policy has a line. STATE is ok, or a problem: a mistake in the policy, a
-ConfigMap that cannot be used, or a policy that is not on the broker and therefore has no
-effect. Details are printed on stderr, and so is what the gateways of the current cluster
+ConfigMap that cannot be used, or a policy without effect, because it is not on the broker,
+or is not signed there. Details are printed on stderr, and so is what the gateways of the current cluster
 report that is not as the policies decide (subctl show connections), and the pairs of which
 they report nothing.
 

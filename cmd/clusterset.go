@@ -51,6 +51,7 @@ type sets struct {
 	broker  *v1alpha1.Broker
 	sets    []broker.ClusterSet
 	catalog *catalog.Catalog
+	silent  []string // the members that have published nothing
 }
 
 // setsFlags are the flags of the commands of clusterset.
@@ -99,6 +100,9 @@ func (o *setsFlags) read(ctx context.Context) (*sets, error) {
 		return nil, err
 	}
 	for _, id := range s.members() { // by their rights, not by what they have published so far
+		if _, is := s.catalog.Cluster(id); !is {
+			s.silent = append(s.silent, id)
+		}
 		s.catalog = s.catalog.InSets(id, s.of(id))
 	}
 	return s, nil

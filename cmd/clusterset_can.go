@@ -73,6 +73,11 @@ func (o *clustersetReport) can(ctx context.Context) error {
 			out.Cable, out.Connected = look.CableText(x.Then), x.Then.Err == nil
 		}
 	}
+	for _, id := range s.silent {
+		if slices.Contains(o.args, id) {
+			o.progress().Warn("cluster %s has published nothing on the broker yet: its gateway is not running, or does not reach the broker", id)
+		}
+	}
 	if err := printer.Print(o.Out, o.format.Format(), []clustersetCan{out}, []printer.Column[clustersetCan]{
 		{Head: "CLUSTERS", Cell: func(r clustersetCan) string { return r.Clusters[0] + " - " + r.Clusters[1] }},
 		{Head: "CLUSTERSETS", Cell: func(r clustersetCan) string { return words.List(r.ClusterSets) }},

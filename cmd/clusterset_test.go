@@ -23,6 +23,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/exchange"
 	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 )
@@ -245,10 +246,17 @@ func TestClusterSetRemovesTheOthers(t *testing.T) {
 func TestClusterSetCanButIsNotConnected(t *testing.T) {
 	w := newSetsWorld(t)
 	require.NoError(t, w.Admin.Create(t.Context(), brokertest.InSlot(brokertest.Endpoint(w.NS, "west", "10-0-0-1"), "west", 0)))
-	require.NoError(t, w.Admin.Create(t.Context(), &v1alpha1.CablePolicies{
+	secure := &v1alpha1.CablePolicies{
 		ObjectMeta: metav1.ObjectMeta{Name: "secure", Namespace: w.NS}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
-	}))
+	}
+	require.NoError(t, w.Admin.Create(t.Context(), secure))
 	r := w.subctl(t, "clusterset can east west")
+	require.Equal(t, cli.ExitDone, r.code, "no cluster accepts a policy without a signature: %s", r.stderr)
+	require.Contains(t, r.stdout, "vxlan")
+
+	require.NoError(t, exchange.Kinds().Sign(secure, brokertest.Administrator(), "default", 1))
+	require.NoError(t, w.Admin.Update(t.Context(), secure))
+	r = w.subctl(t, "clusterset can east west")
 	require.Equal(t, cli.ExitTrouble, r.code)
 	require.Contains(t, r.stdout, "none: cluster west")
 	require.Equal(t, " ⚠ to see which policy decides: subctl cable-policy explain east west --broker\n", r.stderr)

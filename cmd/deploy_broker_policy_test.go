@@ -62,6 +62,9 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	require.False(t, signed("default"))
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 
+	h.done(t, "deploy-broker", "--cable-driver", "ipsec")
+	require.True(t, signed("default"))
+
 	t.Log("with it, it changes, unless pairs of clusters lose their encryption")
 	members := func(write func(client.Object) error) {
 		for _, id := range []string{"east", "west"} {
@@ -83,7 +86,7 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	require.Equal(t, cli.ExitTrouble, refused.code)
 	require.Contains(t, refused.stdout, "kind: Broker")
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
-	require.Equal(t, "vxlan", driver(), "as it was deployed")
+	require.Equal(t, "ipsec", driver(), "as it was")
 	unseen := h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan", "--force", "--wait")
 	require.Equal(t, cli.ExitFailed, unseen.code)
 	require.Contains(t, unseen.stderr, "Error: --wait cannot see 1 pair: east - west: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)\n")
@@ -112,7 +115,10 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	}
 	others = brokertest.InSlot(others, "east", 3)
 	require.NoError(t, h.client.Create(t.Context(), others))
-	require.Contains(t, h.done(t, "cable-policy", "list").stdout, "east      1      any    any     ipsec          cluster east")
+	r = h.run(t, nil, "cable-policy", "list")
+	require.Equal(t, cli.ExitTrouble, r.code)
+	require.Contains(t, r.stdout, "east      1      any    any     ipsec          cluster east")
+	require.Contains(t, r.stderr, "the clusters refuse it: clusterset default has no Cluster object of cluster east, which carries its grant")
 	h.done(t, "cable-policy", "adopt", "east")
 	require.True(t, signed("east"))
 	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(others), others))

@@ -59,6 +59,29 @@ func (t Table) Verify(o client.Object, key trust.PublicKey) (trust.Statement, er
 	return s, k.differs(o, o.GetName(), s)
 }
 
+// CheckProof returns why members refuse an object in a clusterset of the broker, as far as the object and the grant of its maker show; nil if they do
+// not. grant is the token in the maker's Cluster. Members refuse also what is older than something that they have seen.
+func (t Table) CheckProof(o client.Object, administrator trust.PublicKey, set, maker, grant string) error {
+	key := administrator
+	if maker != submarinerv1.BrokerID {
+		g, err := administrator.Grant(grant)
+		switch {
+		case grant == "":
+			return errors.New(noCluster(set, maker))
+		case err != nil:
+			return err
+		case g.Cluster != maker:
+			return fmt.Errorf("its grant is of cluster %.70q", g.Cluster)
+		}
+		key = g.Key
+	}
+	s, err := t.Verify(o, key)
+	if err == nil && s.Set != "" && s.Set != set {
+		err = fmt.Errorf("it is signed for clusterset %.70q", s.Set)
+	}
+	return err
+}
+
 // statement returns what an object states, without a sequence number.
 func (k *Kind) statement(o client.Object, set string) (trust.Statement, error) {
 	labels, annotations := k.statedMetadata(o)

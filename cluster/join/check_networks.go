@@ -35,17 +35,17 @@ func checkNetworks(r request) ([]string, error) {
 		global = []network{{n, "the global network of this cluster"}}
 	}
 	members, invalid := r.members()
-	const sayRight = "specify the right networks with --clustercidr and --servicecidr"
-	const sayGlobal = "join with another --globalnet-cidr"
+	const hintRight = "specify the right networks with --clustercidr and --servicecidr"
+	const hintGlobal = "join with another --globalnet-cidr"
 	conflicts := r.conflicts(own, global, members)
 	errs := []error{
 		podsErr, servicesErr,
-		impossible(own, sayRight), impossible(global, sayGlobal),
-		inside(internalIPs(r.member.Nodes), own, sayRight), inside(internalIPs(r.member.Nodes), global, sayGlobal),
-		overlaps(global, own, sayGlobal),
+		impossible(own, hintRight), impossible(global, hintGlobal),
+		inside(internalIPs(r.member.Nodes), own, hintRight), inside(internalIPs(r.member.Nodes), global, hintGlobal),
+		overlaps(global, own, hintGlobal),
 	}
 	for i, n := range own {
-		errs = append(errs, overlaps([]network{n}, own[i+1:], sayRight))
+		errs = append(errs, overlaps([]network{n}, own[i+1:], hintRight))
 	}
 	if all, err := netip.ParsePrefix(b.Broker.Spec.GlobalnetCIDRRange); err == nil && b.Broker.Spec.GlobalnetEnabled {
 		const sayRange = "deploy the broker with another --globalnet-cidr-range"
@@ -75,7 +75,7 @@ func checkNetworks(r request) ([]string, error) {
 // networks, but it cannot reach a cluster that announces them, and what it announces must be nobody's own network.
 func (r request) conflicts(own, global []network, members others) error {
 	const (
-		sayBehind = "addresses in the network of a node cannot be reached through a cable"
+		hintBehind = "addresses in the network of a node cannot be reached through a cable"
 		most      = 20 // lines
 	)
 	mine := slices.Concat(own, global)
@@ -84,10 +84,10 @@ func (r request) conflicts(own, global []network, members others) error {
 		announced = global
 	}
 	err := errors.Join(
-		overlaps(mine, members.announced, r.sayOther()),
-		overlaps(announced, members.own, r.sayOther()),
-		inside(internalIPs(r.member.Nodes), members.announced, sayBehind),
-		inside(r.gatewayIPs(), mine, sayBehind),
+		overlaps(mine, members.announced, r.hintOther()),
+		overlaps(announced, members.own, r.hintOther()),
+		inside(internalIPs(r.member.Nodes), members.announced, hintBehind),
+		inside(r.gatewayIPs(), mine, hintBehind),
 	)
 	if err == nil {
 		return nil
@@ -122,20 +122,20 @@ func named(list []netip.Prefix, of string) []network {
 // the ID as which this cluster has joined before.
 func (r request) isOther(id string) bool { return id != r.ClusterID && !r.isSelf(id) }
 
-// sayOther tells what to do about clusters that use the same addresses.
-func (r request) sayOther() string {
+// hintOther returns what to do about clusters that use the same addresses.
+func (r request) hintOther() string {
 	const (
 		both     = "clusters that use the same addresses cannot be connected"
-		sayRight = "if they do not, specify the right networks with --clustercidr and --servicecidr"
+		hintRight = "if they do not, specify the right networks with --clustercidr and --servicecidr"
 	)
 	global, err := r.globalNetwork()
 	switch {
 	case err == nil && global.IsValid():
-		return both + ": the other cluster can join again with --globalnet, and then announces a global network instead; " + sayRight
+		return both + ": the other cluster can join again with --globalnet, and then announces a global network instead; " + hintRight
 	case r.broker.Broker.Spec.GlobalnetEnabled:
-		return both + " unless both have global networks: join with --globalnet; " + sayRight
+		return both + " unless both have global networks: join with --globalnet; " + hintRight
 	}
-	return both + " without globalnet: let the administrator of the broker enable it with " + enableGlobalnet + ", and join then, both clusters with --globalnet; " + sayRight
+	return both + " without globalnet: let the administrator of the broker enable it with " + enableGlobalnet + ", and join then, both clusters with --globalnet; " + hintRight
 }
 
 // others are the networks of the other clusters.

@@ -20,7 +20,7 @@ import (
 // PrintChange prints the pairs that change their cable as a table, and reports the other
 // changes.
 func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error {
-	sayChange(report, c)
+	reportChange(report, c)
 	return printer.Print(w, printer.Table, c.Cables, []printer.Column[catalog.CableChange]{
 		{Head: "CLUSTERS", Cell: func(c catalog.CableChange) string { return c.Pair.String() }},
 		{Head: "NOW", Max: 80, Cell: func(c catalog.CableChange) string { return CableText(c.Now) }},
@@ -28,8 +28,8 @@ func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error
 	})
 }
 
-// sayChange reports a change, except for the pairs that change their cable.
-func sayChange(report *progress.Reporter, c catalog.Change) {
+// reportChange reports a change, except for the pairs that change their cable.
+func reportChange(report *progress.Reporter, c catalog.Change) {
 	for _, m := range c.Moves {
 		report.Done("%s: %s decides instead of %s", words.Count(m.Pairs, "pair"), catalog.Decider(m.To), catalog.Decider(m.From))
 	}
@@ -58,8 +58,8 @@ func CableText(c catalog.Cable) string {
 	return fmt.Sprintf("%s%s (%s)", c.Driver, settings, catalog.Decider(c.Policy))
 }
 
-// SayReview reports what a new policy matches now, and what prevents it from taking effect.
-func SayReview(report *progress.Reporter, r catalog.Review) {
+// ReportReview reports what a new policy matches now, and what prevents it from taking effect.
+func ReportReview(report *progress.Reporter, r catalog.Review) {
 	name := r.Policy.Name
 	for i, rule := range r.Policy.ConnectionPolicies {
 		for side, selector := range []v1alpha1.ClusterSelector{rule.LeftClusterSelector, rule.RightClusterSelector} {

@@ -11,6 +11,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/exchange"
+	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/internal/kube"
 	"subctl/internal/words"
@@ -48,7 +49,28 @@ func ReadBrokerPolicies(ctx context.Context, c client.Client, b *v1alpha1.Broker
 	if err != nil {
 		return nil, err
 	}
+	if administrator, err := trust.ParsePublic(b.Annotations[broker.AdministratorAnnotation]); err == nil { // else the members have not pinned a key
+		for i := range sets {
+			sets[i].Refused = refusedPolicies(sets[i], administrator)
+		}
+	}
 	return catalog.OfBroker(b.Spec, sets), nil
+}
+
+// refusedPolicies returns why the members of a clusterset refuse policies, by their names.
+func refusedPolicies(set catalog.Set, administrator trust.PublicKey) map[string]string {
+	grants, out := map[string]string{}, map[string]string{}
+	for _, c := range set.Clusters {
+		grants[c.Spec.ClusterID] = c.Annotations[submarinerv1.GrantAnnotation]
+	}
+	for i := range set.Policies {
+		p := &set.Policies[i]
+		maker := submarinerv1.MakerOf(p, submarinerv1.BrokerID)
+		if err := exchange.Kinds().CheckProof(p, administrator, set.Name, maker, grants[maker]); err != nil {
+			out[p.Name] = err.Error()
+		}
+	}
+	return out
 }
 
 // readSets reads the objects of each clusterset of a broker, of some at a time.

@@ -34,7 +34,8 @@ type Catalog struct {
 	// Uses are what the gateways of the cluster report; empty where that was not read.
 	Uses []Use
 
-	namespaces map[string]string    // by clusterset, on a broker
+	namespaces map[string]string // by clusterset, on a broker
+	refused    map[*v1alpha1.CablePolicies]string
 	gateways   map[string][]gateway // by cluster
 }
 
@@ -49,6 +50,8 @@ type Objects struct {
 type Set struct {
 	Name, Namespace string
 	Objects
+	// Refused has the reasons why members refuse policies of the clusterset, by the names of the policies.
+	Refused map[string]string
 }
 
 // OfMember returns the catalog of a joined cluster, from the objects in the namespace of
@@ -89,7 +92,7 @@ func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 // OfBroker returns the catalog of a broker with the given spec. Its policies have the labels of copies in a
 // member.
 func OfBroker(spec v1alpha1.BrokerSpec, sets []Set) *Catalog {
-	c := &Catalog{Keeper: submarinerv1.BrokerID, BrokerOnly: spec.PoliciesFrom.BrokerOnly(), namespaces: map[string]string{}, gateways: map[string][]gateway{}}
+	c := &Catalog{Keeper: submarinerv1.BrokerID, BrokerOnly: spec.PoliciesFrom.BrokerOnly(), namespaces: map[string]string{}, refused: map[*v1alpha1.CablePolicies]string{}, gateways: map[string][]gateway{}}
 	found := map[string]*policy.Cluster{}
 	for _, set := range sets {
 		c.Sets = append(c.Sets, set.Name)
@@ -110,6 +113,9 @@ func OfBroker(spec v1alpha1.BrokerSpec, sets []Set) *Catalog {
 			p := set.Policies[i].DeepCopy()
 			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: c.Maker(p), submarinerv1.ClusterSetLabel: set.Name}
 			c.Policies = append(c.Policies, p)
+			if why := set.Refused[p.Name]; why != "" {
+				c.refused[p] = why
+			}
 		}
 		maps.Copy(c.gateways, c.gatewaysOf(set.Objects))
 	}
@@ -140,8 +146,11 @@ func (c *Catalog) arrange(found map[string]*policy.Cluster) {
 // Maker returns the ID of the cluster on which o was created, or submarinerv1.BrokerID.
 func (c *Catalog) Maker(o metav1.Object) string { return submarinerv1.MakerOf(o, c.Keeper) }
 
-// Book returns the compiled policies.
-func (c *Catalog) Book() *policy.Book { return policy.Compile(c.Policies, c.makers()) }
+// Book returns the compiled policies, without those that members refuse.
+func (c *Catalog) Book() *policy.Book {
+	counting := slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.refused[p] != "" })
+	return policy.Compile(counting, c.makers())
+}
 
 func (c *Catalog) makers() policy.Makers {
 	return policy.Makers{Here: c.Keeper, BrokerOnly: c.BrokerOnly}

@@ -135,6 +135,22 @@ func TestOfBroker(t *testing.T) {
 	require.EqualError(t, member().Place(p, "defualt"), `cluster west is not in clusterset "defualt": it is in default; did you mean "default"?`)
 }
 
+// A policy that the clusters refuse decides nothing, and is listed with the reason.
+func TestRefusedPolicy(t *testing.T) {
+	set := Set{Name: "default", Namespace: "b", Refused: map[string]string{"secure": "it is not signed"}}
+	set.cluster("west", "west", "", all)
+	set.cluster("east", "east", "", all)
+	set.Policies = []v1alpha1.CablePolicies{*made("default", " |  | vxlan"), *made("secure", "submariner-io/clusterID=west |  | ipsec")}
+	c := OfBroker(v1alpha1.BrokerSpec{}, []Set{set})
+	l := c.List()
+	require.Len(t, l.Rules, 2)
+	require.Equal(t, StateOK, l.Rules[0].State)
+	require.Len(t, l.Rules[0].Pairs, 1)
+	require.Equal(t, []any{StateRefused, "the clusters refuse it: it is not signed", [][2]string{}}, []any{l.Rules[1].State, l.Rules[1].Message, l.Rules[1].Pairs})
+	set.Refused = nil
+	require.Len(t, OfBroker(v1alpha1.BrokerSpec{}, []Set{set}).List().Rules[1].Pairs, 1, "accepted, it would decide")
+}
+
 // texts writes a change as a person would.
 func texts(c Change) (out []string) {
 	cell := func(c Cable) string {

@@ -19,6 +19,9 @@ const StateOK = "ok"
 // StateIgnored is the state of a policy of a cluster where only policies of the broker apply.
 const StateIgnored = "ignored"
 
+// StateRefused is the state of a policy on a broker that nobody has signed who may make it.
+const StateRefused = "refused"
+
 // Rule is a rule of a policy. Its JSON is the output of subctl cable-policy list, and stays compatible.
 type Rule struct {
 	Policy      string      `json:"policy"`
@@ -152,6 +155,9 @@ func (c *Catalog) state(p *v1alpha1.CablePolicies) (state, message string) {
 	own := c.Maker(p) == c.Keeper && !c.OnBroker()
 	if c.BrokerOnly && c.Maker(p) != submarinerv1.BrokerID {
 		return StateIgnored, "it is of a cluster, and only policies of the broker apply (deploy-broker --policies-from broker): create it on the broker, or let the broker adopt it (subctl cable-policy adopt), then delete it here"
+	}
+	if why := c.refused[p]; why != "" {
+		return StateRefused, "the clusters refuse it: " + why
 	}
 	if err := policy.Check(p); err != nil {
 		if own && len(p.ClusterSets()) > 0 {

@@ -85,7 +85,7 @@ func TestJ1ClusterSets(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		return all.stop(t)
 	})
-	require.Positive(t, apart.stop(t).Lost, "an established flow ends, too")
+	require.Greater(t, apart.stop(t).MostLostInARow, 90, "an established flow ends, too: of 100 packets a second nothing comes back for its last second")
 	require.Equal(t, []string{"cluster2", "cluster3"}, knows(t, "cluster1"))
 	require.Equal(t, []string{"cluster1"}, knows(t, "cluster2"), "nothing else exists for a spoke")
 	require.Equal(t, []string{"cluster1"}, knows(t, "cluster3"))
@@ -168,7 +168,7 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 			}
 			return nil
 		})
-		require.Positive(t, apart.stop(t).Lost, "an established flow ends, too")
+		require.Greater(t, apart.stop(t).MostLostInARow, 90, "an established flow ends, too: of 100 packets a second nothing comes back for its last second")
 		return all.stop(t)
 	})
 	reachOnly(t, map[string][]string{"hub-a": sets["hub-a"], "hub-b": sets["hub-b"], "pair": pair})
