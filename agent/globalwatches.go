@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -62,6 +63,12 @@ func (w *globalWatches) start(ctx context.Context) error {
 	}()
 	return nil
 }
+
+// loggedSource is a source with a text for the log.
+type loggedSource struct{ source.SyncingSource }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s loggedSource) MarshalText() ([]byte, error) { return fmt.Append(nil, s.SyncingSource), nil }
 
 // stop ends the watches: the agent may lose the right to them. Late events reach only the old lists.
 func (w *globalWatches) stop(ctx context.Context) error {

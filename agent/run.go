@@ -230,7 +230,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 		kinds: a.Role.GlobalWatches, nudge: nudge, cache: mgr.GetCache(),
 		watch: func(kind mesh.Object, l *lists) (source.SyncingSource, error) {
 			s := source.Kind[client.Object](mgr.GetCache(), kind, one, l.following(kind, changes))
-			return s, c.Watch(s)
+			return s, c.Watch(loggedSource{s})
 		},
 	}
 	return err
