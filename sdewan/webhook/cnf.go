@@ -46,6 +46,25 @@ func (w *oneCNF) Handle(ctx context.Context, req admission.Request) admission.Re
 			return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the Deployment: %w", err))
 		}
 	}
+	return w.decide(ctx, req, d, old).WithWarnings(sharedAddresses(d)...)
+}
+
+// sharedAddresses returns a warning if several pods of a CNF would have the same addresses; nothing of other Deployments.
+func sharedAddresses(d *appsv1.Deployment) []string {
+	if d.Labels[sdewan.PurposeLabel] == "" || d.Spec.Replicas == nil || *d.Spec.Replicas < 2 {
+		return nil
+	}
+	attachments, _ := sdewan.ParseAttachments(d.Spec.Template.Annotations[sdewan.NetworksAnnotation]) // the controller reports mistakes
+	for _, a := range attachments {
+		if a.Address.IsValid() {
+			return []string{fmt.Sprintf("each of the %d pods of Deployment %s gets the address %v in network %s: omit ipAddress in the annotation %s, so that the network chooses addresses, or use one replica",
+				*d.Spec.Replicas, d.Name, a.Address.Addr(), a.Network, sdewan.NetworksAnnotation)}
+		}
+	}
+	return nil
+}
+
+func (w *oneCNF) decide(ctx context.Context, req admission.Request, d, old *appsv1.Deployment) admission.Response {
 	is, was := d.Labels[sdewan.PurposeLabel], old.Labels[sdewan.PurposeLabel]
 	switch {
 	case is == was:

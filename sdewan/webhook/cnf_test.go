@@ -61,6 +61,23 @@ func TestOneCNF(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Create(t.Context(), deployment(ns, "c", "cnf")) == nil }, patience, 100e6)
 }
 
+// Several pods with one address are allowed, as a network may be able to handle that, with a warning.
+func TestSharedAddresses(t *testing.T) {
+	d := deployment("ns", "edge", "cnf")
+	d.Spec.Template.Annotations = map[string]string{sdewan.NetworksAnnotation: `{"interface":[{"interface":"net0","name":"lan"},{"interface":"net1","name":"wan","ipAddress":"192.0.2.7/24"}]}`}
+	require.Empty(t, sharedAddresses(d), "one replica is the default")
+	d.Spec.Replicas = new(int32(2))
+	w := &oneCNF{live: fake.NewClientBuilder().WithScheme(kubetest.Scheme(t)).Build(), decoder: admission.NewDecoder(kubetest.Scheme(t)), pending: map[string]pendingCNF{}}
+	raw, err := json.Marshal(d)
+	require.NoError(t, err)
+	answer := w.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "ns", Object: runtime.RawExtension{Raw: raw}}})
+	require.True(t, answer.Allowed)
+	require.Len(t, answer.Warnings, 1)
+	require.Contains(t, answer.Warnings[0], "each of the 2 pods of Deployment edge gets the address 192.0.2.7 in network wan: omit ipAddress")
+	d.Labels = nil
+	require.Empty(t, sharedAddresses(d), "no CNF")
+}
+
 // Many Deployments with one label at the same time: one of them is created.
 func TestHostileManyCNFs(t *testing.T) {
 	e := env(t)
