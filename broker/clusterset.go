@@ -138,6 +138,9 @@ func changeSets(ctx context.Context, c client.Client, base string, sets []string
 	}
 	last := lastWord(change.Cluster, administrator.Public(), append(annotationsOf(clusters), sa.Annotations)...)
 	before, err := newestGrant(ctx, c, sa, sets, clusters, change, administrator.Public())
+	if errors.As(err, &unprovenError{}) && len(change.Add) > 0 {
+		before, err = r.awaitGrant(ctx, c, sa, sets, change, administrator.Public(), err)
+	}
 	switch {
 	case err != nil && !errors.As(err, &unprovenError{}):
 		return trust.Grant{}, err

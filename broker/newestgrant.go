@@ -1,12 +1,15 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -121,4 +124,44 @@ func hasRights(ctx context.Context, c client.Client, base, set, clusterID string
 		return false, fmt.Errorf("reading the rights of cluster %s in clusterset %s: %w", clusterID, set, err)
 	}
 	return slices.Contains(members, clusterID), nil
+}
+
+// grantPatience is how long a member has to publish its grant after it got back its place. Members read a clusterset again within 5 s, and publish at once.
+const grantPatience = 20 * time.Second
+
+// awaitGrant gives a member without rights in any clusterset its place in those to which it is added, and returns the grant that it publishes there. The
+// clusterset of such a member was deleted by hand, and its grant with it. A member that publishes no grant in time loses the place again. If it has rights
+// somewhere, awaitGrant changes nothing, and returns the error why: the member may publish its grant there.
+func (r Reservation) awaitGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, change SetChange, administrator trust.PublicKey, why error) (grant trust.Grant, err error) {
+	for _, set := range sets {
+		if has, err := hasRights(ctx, c, sa.Namespace, set, change.Cluster); err != nil || has {
+			return grant, cmp.Or(err, why)
+		}
+	}
+	for _, set := range change.Add {
+		if err := r.add(ctx, c, sa, set, change.Cluster); err != nil {
+			return grant, fmt.Errorf("adding cluster %s to clusterset %s: %w", change.Cluster, set, err)
+		}
+	}
+	err = wait.PollUntilContextTimeout(ctx, time.Second/2, grantPatience, true, func(ctx context.Context) (bool, error) {
+		clusters, err := clustersOf(ctx, c, sa.Namespace, sets, change.Cluster)
+		if err != nil {
+			return false, err
+		}
+		grant, err = newestGrant(ctx, c, sa, sets, clusters, change, administrator)
+		if errors.As(err, &unprovenError{}) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err == nil {
+		return grant, nil
+	}
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		err = why
+	}
+	for _, set := range change.Add {
+		err = errors.Join(err, expel(context.WithoutCancel(ctx), c, sa.Namespace, set, change.Cluster))
+	}
+	return trust.Grant{}, err
 }

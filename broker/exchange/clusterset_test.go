@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
@@ -263,4 +264,31 @@ func TestDeniedClusterSet(t *testing.T) {
 			west.eventuallyKnows(map[string][]string{"hub": {"b"}, "north": {"b"}})
 		})
 	}
+}
+
+// A clusterset that was deleted by hand is created again, and its members are added to it: also one that was in no other, and whose grant the
+// administrator has never renewed. A cluster that does not run gets no rights.
+func TestClusterSetRestored(t *testing.T) {
+	d, hub, east, west := hubAndSpokes(t)
+	d.DeleteByHand(t, "a")
+	east.eventuallyKnows(map[string][]string{})
+	hub.eventuallyKnows(map[string][]string{"west": {"b"}})
+	objects, err := broker.NewSets(t.Context(), d.Admin, &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Namespace: d.NS, Name: v1alpha1.BrokerName}}, []string{"a"})
+	require.NoError(t, err)
+	require.NoError(t, broker.Apply(t.Context(), d.Admin, objects))
+	add := func(id string) error {
+		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, broker.SetChange{Cluster: id, Add: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		return err
+	}
+	east.stop()
+	require.ErrorContains(t, add("east"), "cluster east has published no valid grant yet")
+	members, err := broker.ClusterSets(t.Context(), d.Admin, d.NS)
+	require.NoError(t, err)
+	require.Empty(t, members[0].Members, "of %s", members[0].Name)
+	east.start()
+	require.NoError(t, add("east"))
+	require.NoError(t, add("hub"))
+	hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
+	east.eventuallyKnows(map[string][]string{"hub": {"a"}})
+	west.eventuallyKnows(map[string][]string{"hub": {"b"}})
 }
