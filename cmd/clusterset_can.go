@@ -73,6 +73,17 @@ func (o *clustersetReport) can(ctx context.Context) error {
 			out.Cable, out.Connected = look.CableText(x.Then), x.Then.Err == nil
 		}
 	}
+	networks, err := s.networks(ctx)
+	if err != nil {
+		return err
+	}
+	conflict := ""
+	for _, c := range s.catalog.Conflicts(networks) {
+		if slices.Contains(o.args, c.X) && slices.Contains(o.args, c.Y) && slices.Contains(o.args, c.Reaches) {
+			conflict = c.String()
+			out.Cable, out.Connected = "none: "+conflict, false
+		}
+	}
 	for _, id := range s.silent {
 		if slices.Contains(o.args, id) {
 			o.progress().Warn("cluster %s has published nothing on the broker yet: its gateway is not running, or does not reach the broker", id)
@@ -85,9 +96,12 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	}); err != nil || out.Connected {
 		return err
 	}
-	if len(out.ClusterSets) == 0 {
+	switch {
+	case len(out.ClusterSets) == 0:
 		o.progress().Warn("to connect them: %s", o.onBroker("clusterset add "+s.joint(o.args[0], o.args[1])))
-	} else {
+	case conflict != "":
+		o.progress().Warn("to connect them, join one of them again with other networks, or both with global networks (subctl join --globalnet)")
+	default:
 		o.progress().Warn("to see which policy decides: %s", o.inContext("cable-policy explain "+o.args[0]+" "+o.args[1]+" --broker"))
 	}
 	return cli.Trouble()

@@ -191,9 +191,14 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		if errs = append(errs, err); err == nil {
-			o.progress().Done(did, id, o.set)
+		if errs = append(errs, err); err != nil {
+			continue
 		}
+		if o.remove && !slices.Contains(s.of(id), o.set) {
+			o.progress().Done("nothing is left of cluster %s in clusterset %s", id, o.set)
+			continue
+		}
+		o.progress().Done(did, id, o.set)
 	}
 	return errors.Join(errs...)
 }

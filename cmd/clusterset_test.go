@@ -47,9 +47,10 @@ func newSetsWorld(t *testing.T) setsWorld {
 	_, file := w.Joiner(t)
 	_, err = file.WriteFile(w.file, time.Now())
 	require.NoError(t, err)
-	for _, id := range []string{"east", "hub-1", "west"} {
+	for i, id := range []string{"east", "hub-1", "west"} {
 		w.members[id] = w.Join(t, id, "uid-"+id)
 		published := brokertest.Cluster(w.NS, id)
+		published.Spec.ClusterCIDR, published.Spec.ServiceCIDR, published.Spec.GlobalCIDR = []string{fmt.Sprintf("10.%d.0.0/16", 1+i)}, []string{fmt.Sprintf("10.%d.0.0/16", 11+i)}, []string{}
 		published.Annotations[submarinerv1.GrantAnnotation] = brokertest.IdentityIn(id, submarinerv1.DefaultClusterSet).Grant
 		require.NoError(t, w.Admin.Create(t.Context(), published))
 	}
@@ -449,6 +450,17 @@ func TestClusterSetConflicts(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "clusters east and west both have 10.33.5.9/32, so that they cannot be connected")
 	require.NoError(t, w.Admin.Delete(t.Context(), e))
+
+	t.Log("clusterset can knows it, too")
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod east --force").code)
+	r = w.subctl(t, "clusterset can east west")
+	require.Equal(t, cli.ExitDone, r.code, "no conflict: %s%s", r.stdout, r.stderr)
+	publish("west", "prod", "10.21.7.0/24", "10.33.0.0/16")
+	r = w.subctl(t, "clusterset can east west")
+	require.Equal(t, cli.ExitTrouble, r.code)
+	require.Contains(t, r.stdout, "none: clusters east and west both have 10.21.7.0/24, so that they cannot be connected")
+	require.Contains(t, r.stderr, "to connect them, join one of them again with other networks")
+	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove prod east --force").code)
 
 	t.Log("a cluster with a global network reaches nobody who announces what it uses itself")
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove prod hub-1 --force").code)

@@ -55,7 +55,7 @@ func checkNetworks(r request) ([]string, error) {
 	warnings = append(append(warnings, podsWarning, servicesWarning), invalid...)
 	switch {
 	case conflicts == nil:
-	case r.AllowConflicts || r.keepsNetworks(pods, services):
+	case r.AllowConflicts || r.keepsNetworks(pods, services) && r.entersNoSet():
 		warnings = append(warnings, fmt.Sprintf("the agents do not connect clusters with these conflicts: %v", conflicts))
 	default:
 		errs = append(errs, fmt.Errorf("%w\nto join without a cable to the clusters that announce these addresses, add --force", conflicts))
@@ -108,6 +108,17 @@ func (r request) keepsNetworks(pods, services []netip.Prefix) bool {
 	global, _ := r.globalNetwork() // the zero Prefix if it cannot be had
 	return before.ClusterCIDR == cable.FormatCIDRs(pods) && before.ServiceCIDR == cable.FormatCIDRs(services) &&
 		(before.GlobalCIDR == global.String() || before.GlobalCIDR == "" && !global.IsValid())
+}
+
+// entersNoSet reports whether this cluster has published its Cluster in all clustersets that it joins.
+func (r request) entersNoSet() bool {
+	in := map[string]bool{}
+	for _, set := range r.broker.Members {
+		for i := range set.Clusters {
+			in[set.Name] = in[set.Name] || r.isSelf(set.Clusters[i].Spec.ClusterID)
+		}
+	}
+	return !slices.ContainsFunc(r.Sets(), func(set string) bool { return !in[set] })
 }
 
 func named(list []netip.Prefix, of string) []network {

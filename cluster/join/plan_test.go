@@ -290,6 +290,9 @@ func TestAbsurdNetworksOfOthers(t *testing.T) {
 
 	s.AllowConflicts, s.f.Submariner = false, joined("west", "hub:6443") // it has joined before them
 	s.f.Submariner.Spec.ClusterCIDR, s.f.Submariner.Spec.ServiceCIDR = "10.111.0.0/16", "10.101.0.0/16"
+	_, err = s.plan()
+	require.ErrorContains(t, err, conflicts, "it has joined, but enters this clusterset now")
+	s.member("west", "10.111.0.0/16", "10.101.0.0/16", "")
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Contains(t, p.Warnings, "the agents do not connect clusters with these conflicts: "+conflicts)
