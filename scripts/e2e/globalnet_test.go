@@ -77,6 +77,7 @@ func TestM1Globalnet(t *testing.T) {
 		{"pods with an address of their own", globalOwn, false},
 		{"not exported", globalOnlyExported, false},
 		{"with a cluster without a global network", globalAndPlain, true},
+		{"a global network for a cluster that runs", globalLater, true},
 		{"addresses of a group of pods", globalGroup, true},
 		{"another cable", globalOtherCable, true},
 		{"agents killed", globalAgentsKilled, false},

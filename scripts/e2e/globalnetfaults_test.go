@@ -37,6 +37,41 @@ func globalAndPlain(t *testing.T) {
 	}
 }
 
+// globalLater gives the plain cluster a global network, and takes it away again. No agent is started again.
+func globalLater(t *testing.T) {
+	pod := podOn(t, plainCluster, "web", worker(t, plainCluster))
+	to := "http://" + globalIP(t, "cluster1", "web") + "/"
+	agents := func() string {
+		return kubectl(t, plainCluster, "-n", "submariner-operator", "get", "pods", "-l", "app in (submariner-gateway,submariner-routeagent)", "-o", "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[0].restartCount}, {end}")
+	}
+	before := agents()
+	require.NotEmpty(t, before)
+	must(t, "subctl", "join", brokerFile, "--context", plainCluster, "--image", image, "--globalnet", "--force")
+	network := globalNetwork(t, plainCluster)
+	eventually(t, 20*time.Second, func() error {
+		out, err := pod.try("get", to, "--timeout", "2s")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if seen := clientOf(t, out); !network.Contains(seen) {
+			return fmt.Errorf("the server saw %v", seen)
+		}
+		return nil
+	})
+	must(t, "subctl", "join", brokerFile, "--context", plainCluster, "--image", image, "--globalnet=false", "--force")
+	eventually(t, 20*time.Second, func() error {
+		out, err := pod.try("get", to, "--timeout", "2s")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if seen := clientOf(t, out); seen.String() != pod.ip {
+			return fmt.Errorf("the server saw %v", seen)
+		}
+		return nil
+	})
+	require.Equal(t, before, agents())
+}
+
 // globalGroup gives a group of pods addresses of their own as their source, and takes them away again.
 func globalGroup(t *testing.T) {
 	from := podOn(t, "cluster2", "web", gateway(t, "cluster2"))
