@@ -76,7 +76,7 @@ func checkNetworks(r request) ([]string, error) {
 func (r request) conflicts(own, global []network, members others) error {
 	const (
 		hintBehind = "addresses in the network of a node cannot be reached through a cable"
-		most      = 20 // lines
+		most       = 20 // lines
 	)
 	mine := slices.Concat(own, global)
 	announced := own
@@ -136,7 +136,7 @@ func (r request) isOther(id string) bool { return id != r.ClusterID && !r.isSelf
 // hintOther returns what to do about clusters that use the same addresses.
 func (r request) hintOther() string {
 	const (
-		both     = "clusters that use the same addresses cannot be connected"
+		both      = "clusters that use the same addresses cannot be connected"
 		hintRight = "if they do not, specify the right networks with --clustercidr and --servicecidr"
 	)
 	global, err := r.globalNetwork()
