@@ -29,7 +29,7 @@ func TestSettingsRestartNoPod(t *testing.T) {
 		"Tolerations":             []corev1.Toleration{{Key: name}},
 	}
 	pods := []string{
-		"BrokerK8sSecret", "CeIPSecPSKSecret", "GlobalCIDR", "ImageOverrides", "Repository", "Tolerations", "Version",
+		"BrokerK8sSecret", "CeIPSecPSKSecret", "ImageOverrides", "Repository", "Tolerations", "Version",
 	}
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
 		t.Run(field.Name, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestExamples(t *testing.T) {
 			}
 			code, stdout, stderr := w.run(t, line)
 			w.withdrawGrants(t)
-			looks := strings.HasPrefix(line, "subctl sdewan explain ") || strings.HasPrefix(line, "subctl sdewan show ") || strings.HasPrefix(line, "subctl sdewan plan ") || strings.HasPrefix(line, "subctl show ") && !strings.Contains(line, "--wait") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
+			looks := strings.HasPrefix(line, "subctl clusterset can ") || strings.HasPrefix(line, "subctl sdewan explain ") || strings.HasPrefix(line, "subctl sdewan show ") || strings.HasPrefix(line, "subctl sdewan plan ") || strings.HasPrefix(line, "subctl show ") && !strings.Contains(line, "--wait") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
 			require.True(t, code == cli.ExitDone || looks && code == cli.ExitTrouble, "the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
 			require.NotEmpty(t, stdout+stderr, line)
 			goodMessages(t, line, stderr)

@@ -22,8 +22,8 @@
 //   - The plan: plan.go, with named.go and free.go for the two ways of kinds, own.go for what this
 //     cluster publishes, unread.go for clustersets that cannot be read, share.go and flaws.go for what
 //     users are told about their objects, and object.go.
-//   - The loop: exchange.go, sides.go, follow.go (which clustersets are read, and how), mirror.go
-//     (watches), rounds.go and poll.go (polls), endless.go (lists that do not end), streams.go (connections), fit.go (bounds
+//   - The loop: exchange.go, sides.go, follow.go (which clustersets are read, and how), denied.go (those
+//     without rights), mirror.go (watches), rounds.go and poll.go (polls), endless.go (lists that do not end), streams.go (connections), fit.go (bounds
 //     of all clustersets together), pass.go, write.go, pace.go (limits of what others change), recall.go (stores the
 //     memory), digest.go, status.go.
 //   - For other packages: reclaim.go.
