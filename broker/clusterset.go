@@ -71,9 +71,8 @@ func IsWhole(ctx context.Context, c client.Client, base, set string) (bool, erro
 // deletionLimit is how long DeleteSet waits. Kubernetes usually takes some seconds to delete a namespace.
 const deletionLimit = time.Minute
 
-// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again. The error names
-// members: a cluster may have joined since the caller looked. DeleteSet
-// does not delete a namespace of the same name that is no clusterset: somebody may have made it after deleting the clusterset by hand.
+// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again. If a
+// cluster has joined since the caller looked, the error names it. DeleteSet does not delete a namespace of the same name that is no clusterset: somebody may have made it after deleting the clusterset by hand.
 func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
 	isGone := func(ctx context.Context) (bool, error) {
 		sets, err := SetNames(ctx, c, base)

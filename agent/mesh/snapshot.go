@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -186,23 +185,6 @@ func (s Snapshot) Same(o Object) Object {
 		return slim.full()
 	}
 	return objs[i]
-}
-
-// KeyOf returns the namespace and the name of an object.
-func KeyOf(o Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
-// Compare compares objects of a kind in the order that they have in a Snapshot: by namespace, then by name.
-func Compare(x, y Object) int { return CompareKey(x, KeyOf(y)) }
-
-// CompareKey compares an object with a key in that order.
-func CompareKey(o Object, key types.NamespacedName) int {
-	return compareKeys(o.GetNamespace(), o.GetName(), key)
-}
-
-func compareKeys(namespace, name string, key types.NamespacedName) int {
-	return cmp.Or(strings.Compare(namespace, key.Namespace), strings.Compare(name, key.Name))
 }
 
 func (s Snapshot) find(kind reflect.Type, name string) Object {

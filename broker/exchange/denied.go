@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file is about a clusterset in which this cluster has no rights any more, and no signed statement says why: somebody has deleted the
-// clusterset on the broker, or the rights, by hand.
+// This file leaves clustersets in which this cluster no longer has any rights, although it has no signed statement about that: somebody has deleted
+// the clusterset on the broker, or the rights, by hand.
 
 // deniedLimit is how long the broker must have refused all requests for a clusterset, while it answers those for another one, until this cluster
 // counts as no member any more. A broker that refuses everything may be starting, or being restored from a backup, which decides nothing.

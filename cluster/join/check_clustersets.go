@@ -47,6 +47,17 @@ func checkClusterSets(r request) ([]string, error) {
 // holdsID reports whether this cluster is a member now.
 func (r request) holdsID() bool { return r.isSelf(r.ClusterID) && r.broker.holds(r.member.UID) }
 
+// entersNoSet reports whether this cluster has published its Cluster in all clustersets that it joins.
+func (r request) entersNoSet() bool {
+	in := map[string]bool{}
+	for _, set := range r.broker.Members {
+		for i := range set.Clusters {
+			in[set.Name] = in[set.Name] || r.isSelf(set.Clusters[i].Spec.ClusterID)
+		}
+	}
+	return !slices.ContainsFunc(r.Sets(), func(set string) bool { return !in[set] })
+}
+
 // clustersets returns the clustersets of a broker, sorted. If the user may not list
 // namespaces, as with the credentials of a join file, it returns the clustersets of wanted
 // and the clusterset default, that the user may read.

@@ -48,9 +48,9 @@ func checkNetworks(r request) ([]string, error) {
 		errs = append(errs, overlaps([]network{n}, own[i+1:], hintRight))
 	}
 	if all, err := netip.ParsePrefix(b.Broker.Spec.GlobalnetCIDRRange); err == nil && b.Broker.Spec.GlobalnetEnabled {
-		const sayRange = "deploy the broker with another --globalnet-cidr-range"
+		const hintRange = "deploy the broker with another --globalnet-cidr-range"
 		within := []network{{all, "the range of the broker's globalnet"}}
-		errs = append(errs, overlaps(own, within, sayRange), inside(internalIPs(r.member.Nodes), within, sayRange))
+		errs = append(errs, overlaps(own, within, hintRange), inside(internalIPs(r.member.Nodes), within, hintRange))
 	}
 	warnings = append(append(warnings, podsWarning, servicesWarning), invalid...)
 	switch {
@@ -108,17 +108,6 @@ func (r request) keepsNetworks(pods, services []netip.Prefix) bool {
 	global, _ := r.globalNetwork() // the zero Prefix if it cannot be had
 	return before.ClusterCIDR == cable.FormatCIDRs(pods) && before.ServiceCIDR == cable.FormatCIDRs(services) &&
 		(before.GlobalCIDR == global.String() || before.GlobalCIDR == "" && !global.IsValid())
-}
-
-// entersNoSet reports whether this cluster has published its Cluster in all clustersets that it joins.
-func (r request) entersNoSet() bool {
-	in := map[string]bool{}
-	for _, set := range r.broker.Members {
-		for i := range set.Clusters {
-			in[set.Name] = in[set.Name] || r.isSelf(set.Clusters[i].Spec.ClusterID)
-		}
-	}
-	return !slices.ContainsFunc(r.Sets(), func(set string) bool { return !in[set] })
 }
 
 func named(list []netip.Prefix, of string) []network {

@@ -57,9 +57,9 @@ func ReadBrokerPolicies(ctx context.Context, c client.Client, b *v1alpha1.Broker
 	return catalog.OfBroker(b.Spec, sets), nil
 }
 
-// refusedPolicies returns why the members of a clusterset refuse policies, by their names.
-func refusedPolicies(set catalog.Set, administrator trust.PublicKey) map[string]string {
-	grants, out := map[string]string{}, map[string]string{}
+// refusedPolicies returns why the members of a clusterset refuse policies: see catalog.Set.
+func refusedPolicies(set catalog.Set, administrator trust.PublicKey) map[int]string {
+	grants, out := map[string]string{}, map[int]string{}
 	for _, c := range set.Clusters {
 		grants[c.Spec.ClusterID] = c.Annotations[submarinerv1.GrantAnnotation]
 	}
@@ -67,7 +67,7 @@ func refusedPolicies(set catalog.Set, administrator trust.PublicKey) map[string]
 		p := &set.Policies[i]
 		maker := submarinerv1.MakerOf(p, submarinerv1.BrokerID)
 		if err := exchange.Kinds().CheckProof(p, administrator, set.Name, maker, grants[maker]); err != nil {
-			out[p.Name] = err.Error()
+			out[i] = err.Error()
 		}
 	}
 	return out

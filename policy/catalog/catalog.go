@@ -34,9 +34,9 @@ type Catalog struct {
 	// Uses are what the gateways of the cluster report; empty where that was not read.
 	Uses []Use
 
-	namespaces map[string]string // by clusterset, on a broker
-	refused    map[*v1alpha1.CablePolicies]string
-	gateways   map[string][]gateway // by cluster
+	namespaces map[string]string                  // by clusterset, on a broker
+	refused    map[*v1alpha1.CablePolicies]string // why members refuse policies, on a broker
+	gateways   map[string][]gateway               // by cluster
 }
 
 // Objects are the objects of one namespace.
@@ -50,8 +50,8 @@ type Objects struct {
 type Set struct {
 	Name, Namespace string
 	Objects
-	// Refused has the reasons why members refuse policies of the clusterset, by the names of the policies.
-	Refused map[string]string
+	// Refused has the reasons why members refuse policies of the clusterset, by the index of Policies. Two clusters may have policies of one name.
+	Refused map[int]string
 }
 
 // OfMember returns the catalog of a joined cluster, from the objects in the namespace of
@@ -113,7 +113,7 @@ func OfBroker(spec v1alpha1.BrokerSpec, sets []Set) *Catalog {
 			p := set.Policies[i].DeepCopy()
 			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: c.Maker(p), submarinerv1.ClusterSetLabel: set.Name}
 			c.Policies = append(c.Policies, p)
-			if why := set.Refused[p.Name]; why != "" {
+			if why := set.Refused[i]; why != "" {
 				c.refused[p] = why
 			}
 		}
@@ -146,7 +146,7 @@ func (c *Catalog) arrange(found map[string]*policy.Cluster) {
 // Maker returns the ID of the cluster on which o was created, or submarinerv1.BrokerID.
 func (c *Catalog) Maker(o metav1.Object) string { return submarinerv1.MakerOf(o, c.Keeper) }
 
-// Book returns the compiled policies, without those that members refuse.
+// Book returns the compiled policies. It omits policies that members refuse.
 func (c *Catalog) Book() *policy.Book {
 	counting := slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.refused[p] != "" })
 	return policy.Compile(counting, c.makers())

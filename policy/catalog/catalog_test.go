@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,7 +138,7 @@ func TestOfBroker(t *testing.T) {
 
 // A policy that the clusters refuse decides nothing, and is listed with the reason.
 func TestRefusedPolicy(t *testing.T) {
-	set := Set{Name: "default", Namespace: "b", Refused: map[string]string{"secure": "it is not signed"}}
+	set := Set{Name: "default", Namespace: "b", Refused: map[int]string{1: "it is not signed"}}
 	set.cluster("west", "west", "", all)
 	set.cluster("east", "east", "", all)
 	set.Policies = []v1alpha1.CablePolicies{*made("default", " |  | vxlan"), *made("secure", "submariner-io/clusterID=west |  | ipsec")}
@@ -147,6 +148,13 @@ func TestRefusedPolicy(t *testing.T) {
 	require.Equal(t, StateOK, l.Rules[0].State)
 	require.Len(t, l.Rules[0].Pairs, 1)
 	require.Equal(t, []any{StateRefused, "the clusters refuse it: it is not signed", [][2]string{}}, []any{l.Rules[1].State, l.Rules[1].Message, l.Rules[1].Pairs})
+	twin := set
+	twin.Policies = append(slices.Clone(set.Policies), *copied("west", made("secure", " |  | vxlan")))
+	var states []string
+	for _, r := range OfBroker(v1alpha1.BrokerSpec{}, []Set{twin}).List().Rules {
+		states = append(states, r.Policy+" "+r.State)
+	}
+	require.Equal(t, []string{"default ok", "secure refused", "secure ok"}, states, "a cluster may have a policy of the same name")
 	set.Refused = nil
 	require.Len(t, OfBroker(v1alpha1.BrokerSpec{}, []Set{set}).List().Rules[1].Pairs, 1, "accepted, it would decide")
 }

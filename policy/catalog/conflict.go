@@ -54,7 +54,7 @@ func NewConflicts(before, after *Catalog, networks map[string]Networks) []Confli
 	})
 }
 
-// paired returns one conflict of each pair of clusters, sorted: that of the pair itself, which says it best, or else the first one.
+// paired returns one conflict for each pair of clusters, sorted: the conflict that prevents the pair itself from being connected, or else the first one.
 func paired(conflicts iter.Seq[Conflict]) []Conflict {
 	found := map[[2]string]Conflict{}
 	for x := range conflicts {

@@ -19,7 +19,7 @@ const StateOK = "ok"
 // StateIgnored is the state of a policy of a cluster where only policies of the broker apply.
 const StateIgnored = "ignored"
 
-// StateRefused is the state of a policy on a broker that nobody has signed who may make it.
+// StateRefused is the state of a policy on a broker that members refuse, because it has no valid signature of its maker.
 const StateRefused = "refused"
 
 // Rule is a rule of a policy. Its JSON is the output of subctl cable-policy list, and stays compatible.

@@ -64,6 +64,7 @@ func sharedAddresses(d *appsv1.Deployment) []string {
 	return nil
 }
 
+// decide allows or denies a Deployment because of its label. old is the zero Deployment if there was none.
 func (w *oneCNF) decide(ctx context.Context, req admission.Request, d, old *appsv1.Deployment) admission.Response {
 	is, was := d.Labels[sdewan.PurposeLabel], old.Labels[sdewan.PurposeLabel]
 	switch {
