@@ -16,9 +16,8 @@ import (
 // connections, and lists the others in turn: see docs/adr/0023-many-clustersets.md.
 
 const (
-	// mostWatches is how many watches there are at a time: three connections' worth, less what the other
-	// requests need at a time.
-	mostWatches = 280
+	// mostWatches is how many watches there are at a time: as many as three connections carry, less the other requests.
+	mostWatches = 3*streamsOfOne - pollers - writers
 	// period is the time from one poll of a clusterset to the next.
 	period = 10 * time.Second
 	// batch is how long a poll may be late, so that several go together: a request alone takes twice the CPU time.

@@ -3,26 +3,30 @@ package exchange
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 )
 
-// streamsOfOne is how many requests an API server accepts at a time on a connection.
-const streamsOfOne = 100
+// streamsOfOne is how many requests share a connection before another one may be opened. An API server accepts 100
+// (--http2-max-streams-per-connection), but Go's client still counts a request for a moment after its answer was read.
+const streamsOfOne = 90
 
-// streams lets a request that needs another connection go alone. When a connection is full, or there is none, Go's client
-// opens a connection for every request that comes until there is another one: many at once, of which it closes all
-// but one.
+// streams lets a request that may need another connection go alone. When all connections are full, or there is none,
+// Go's client opens a connection for every request that comes until there is another one: many at once, of which it
+// closes all but one.
 type streams struct {
 	next  http.RoundTripper
 	alone chan struct{} // holds the request that may need another connection
 
-	mu           sync.Mutex
-	active, room int // requests under way, and how many the connections take that are known
+	mu     sync.Mutex
+	active int              // requests under way
+	on     map[net.Conn]int // how many of them each connection carries; none that carries no request
 }
 
 func newStreams(next http.RoundTripper) *streams {
-	return &streams{next: next, alone: make(chan struct{}, 1)}
+	return &streams{next: next, alone: make(chan struct{}, 1), on: map[net.Conn]int{}}
 }
 
 // WrappedRoundTripper returns what makes the requests.
@@ -30,87 +34,97 @@ func (s *streams) WrappedRoundTripper() http.RoundTripper { return s.next }
 
 // RoundTrip implements http.RoundTripper.
 func (s *streams) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !s.fits() {
+	if !s.begin(false) {
 		select {
 		case <-r.Context().Done():
 			return nil, context.Cause(r.Context())
 		case s.alone <- struct{}{}:
 		}
-		if s.fits() { // there is one by now
+		if s.begin(false) { // there is another connection by now
 			<-s.alone
 		} else {
+			s.begin(true)
 			defer func() { <-s.alone }()
-			s.add(1, 0)
-			response, err := s.next.RoundTrip(r)
-			if err == nil {
-				s.add(0, streamsOfOne)
-			}
-			return s.follow(r, response, err)
 		}
 	}
-	response, err := s.next.RoundTrip(r)
-	return s.follow(r, response, err)
+	b := &stream{streams: s, asked: r.Context()}
+	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { b.use(i.Conn) }}
+	response, err := s.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	if err != nil {
+		b.end(err)
+		return response, err
+	}
+	b.ReadCloser, response.Body = response.Body, b
+	return response, nil
 }
 
-// fits counts a request if there is a connection for it.
-func (s *streams) fits() bool {
+// begin counts a request if it fits into the connections that are known, or if it goes alone.
+func (s *streams) begin(alone bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.active >= s.room {
+	if !alone && s.active >= streamsOfOne*len(s.on) {
 		return false
 	}
 	s.active++
 	return true
 }
 
-func (s *streams) add(active, room int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.active, s.room = s.active+active, s.room+room
-}
-
-// lost notes that a connection may have ended: the next requests go alone until they have found out how many there are.
-func (s *streams) lost() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.room = 0
-}
-
-// follow counts a request until its answer was read.
-func (s *streams) follow(r *http.Request, response *http.Response, err error) (*http.Response, error) {
-	if err != nil {
-		s.add(-1, 0)
-		if r.Context().Err() == nil {
-			s.lost()
-		}
-		return response, err
+// release removes requests from a connection. s.mu is held.
+func (s *streams) release(c net.Conn, requests int) {
+	if s.on[c] -= requests; s.on[c] <= 0 {
+		delete(s.on, c)
 	}
-	response.Body = &stream{ReadCloser: response.Body, of: s, request: r.Context(), end: sync.OnceFunc(func() { s.add(-1, 0) })}
-	return response, nil
 }
 
-// stream is the answer to a request.
+// stream is a request, and the answer to it.
 type stream struct {
 	io.ReadCloser
-	of      *streams
-	request context.Context
-	end     func()
+	streams *streams
+	asked   context.Context
+	conn    net.Conn // nil before it has one
+	ended   bool
+}
+
+// use notes which connection the request goes on. It is called again if the client repeats the request on another one.
+func (b *stream) use(c net.Conn) {
+	b.streams.mu.Lock()
+	defer b.streams.mu.Unlock()
+	if b.ended {
+		return
+	}
+	b.streams.release(b.conn, 1)
+	b.conn = c
+	b.streams.on[c]++
+}
+
+// end notes that there is no more of the answer. After an error the connection may be gone, with everything on it,
+// unless the caller has ended the request.
+func (b *stream) end(err error) {
+	b.streams.mu.Lock()
+	defer b.streams.mu.Unlock()
+	if b.ended {
+		return
+	}
+	b.ended = true
+	b.streams.active--
+	requests := 1
+	if err != nil && err != io.EOF && b.asked.Err() == nil {
+		requests = b.streams.on[b.conn]
+	}
+	b.streams.release(b.conn, requests)
 }
 
 // Read implements io.Reader.
 func (b *stream) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.end()
-		if err != io.EOF && b.request.Err() == nil {
-			b.of.lost()
-		}
+		b.end(err)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
 func (b *stream) Close() error {
-	b.end()
+	b.end(nil)
 	return b.ReadCloser.Close()
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -13,50 +15,86 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pool is Go's client of an API server: a request for which there is no room opens a connection of its own.
+const (
+	accepted = 100 // requests that an API server accepts at a time on a connection
+	late     = 20  // requests that have ended, but that the client still counts
+)
+
+// pool is Go's client of an API server: a request for which there is no room opens a connection of its own, and a
+// request takes room for a while after its answer was read.
 type pool struct {
 	sync.Mutex
-	active, connections, dials int
-	down                       bool
+	ended       []*connection // of requests that take room still
+	connections []*connection
+	dials       int
+	down        bool
 }
 
-func (p *pool) RoundTrip(*http.Request) (*http.Response, error) {
-	p.Lock()
-	dial := p.active >= p.connections*streamsOfOne
-	p.active++
-	if dial {
-		p.dials++
-	}
-	down := p.down
-	p.Unlock()
-	if down {
-		p.release()
-		return nil, errors.New("down")
-	}
-	if dial {
+type connection struct {
+	net.Conn
+	active int
+}
+
+func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := p.free()
+	if c == nil {
 		time.Sleep(5 * time.Millisecond)
 		p.Lock()
-		if p.active > p.connections*streamsOfOne { // else another one is there by now
-			p.connections++
-		}
+		p.dials++
 		p.Unlock()
+		if c = p.free(); c == nil { // else another one is there by now
+			c = &connection{active: 1}
+			p.Lock()
+			p.connections = append(p.connections, c)
+			p.Unlock()
+		}
 	}
-	return &http.Response{StatusCode: http.StatusOK, Body: &answer{Reader: strings.NewReader("x"), pool: p}}, nil
+	httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Conn: c})
+	if p.down {
+		p.release(c)
+		return nil, errors.New("down")
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: &answer{Reader: strings.NewReader("x"), on: c, pool: p}}, nil
 }
 
-func (p *pool) release() {
+// free returns a connection that has room, and takes it; nil if there is none.
+func (p *pool) free() *connection {
 	p.Lock()
 	defer p.Unlock()
-	p.active--
+	for _, c := range p.connections {
+		if c.active < accepted {
+			c.active++
+			return c
+		}
+	}
+	return nil
 }
 
+func (p *pool) release(c *connection) {
+	p.Lock()
+	defer p.Unlock()
+	if p.ended = append(p.ended, c); len(p.ended) > late {
+		p.ended[0].active--
+		p.ended = p.ended[1:]
+	}
+}
+
+// answer is the answer to a request.
 type answer struct {
 	io.Reader
+	on   *connection
 	pool *pool
 }
 
+func (a *answer) Read(p []byte) (int, error) {
+	if a.pool.down {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return a.Reader.Read(p)
+}
+
 func (a *answer) Close() error {
-	a.pool.release()
+	a.pool.release(a.on)
 	return nil
 }
 
@@ -84,29 +122,64 @@ func TestStreams(t *testing.T) {
 		group.Wait()
 		return answers
 	}
-	watches := all(2*streamsOfOne + 50)
-	require.Len(t, watches, 2*streamsOfOne+50)
+	watches := all(mostWatches)
+	require.Len(t, watches, mostWatches)
 	require.Equal(t, 3, p.dials)
-	for range 10 {
-		for _, a := range all(40) {
-			_, err := io.ReadAll(a.Body)
-			require.NoError(t, err)
-			require.NoError(t, a.Body.Close())
-		}
+	var short sync.WaitGroup
+	for range pollers + writers {
+		short.Go(func() {
+			for range 50 {
+				if a, err := request(); err == nil {
+					_, _ = io.ReadAll(a.Body)
+					_ = a.Body.Close()
+				}
+			}
+		})
 	}
-	require.Equal(t, 3, p.dials)
+	short.Wait()
+	require.Equal(t, 3, p.dials, "there is room for short requests")
 
 	p.down = true // an outage ends all requests
 	require.Empty(t, all(1))
 	for _, a := range watches {
-		require.NoError(t, a.Body.Close())
-		require.NoError(t, a.Body.Close(), "closing twice counts once")
-		p.active++
+		_, err := io.ReadAll(a.Body)
+		require.Error(t, err)
+		require.NoError(t, a.Body.Close(), "it has ended, and counts no more")
 	}
-	p.down, p.active, p.connections, p.dials = false, 0, 0, 0
 	require.Equal(t, 0, s.active)
-	require.Len(t, all(2*streamsOfOne+50), 2*streamsOfOne+50)
+	require.Empty(t, s.on)
+	p.down, p.connections, p.dials = false, nil, 0
+	require.Len(t, all(mostWatches), mostWatches)
 	require.Equal(t, 3, p.dials)
+}
+
+// A request that its caller ends says nothing about the connection; one that is lost does.
+func TestStreamsLost(t *testing.T) {
+	p := &pool{}
+	s := newStreams(p)
+	ask := func(ctx context.Context) *http.Response {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://broker", nil)
+		require.NoError(t, err)
+		a, err := s.RoundTrip(r)
+		require.NoError(t, err)
+		return a
+	}
+	read := func(a *http.Response) {
+		_, err := io.ReadAll(a.Body)
+		require.Error(t, err)
+		require.NoError(t, a.Body.Close())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, lost, other := ask(ctx), ask(t.Context()), ask(t.Context())
+	cancel()
+	p.down = true
+	read(ended)
+	require.Len(t, s.on, 1)
+	read(lost)
+	require.Empty(t, s.on, "the next request goes alone")
+	require.Equal(t, 1, s.active)
+	read(other)
+	require.Equal(t, 0, s.active)
 }
 
 // A request does not wait longer than it wants to.
