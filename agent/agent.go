@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +36,6 @@ import (
 	"subctl/agent/discovery"
 	"subctl/agent/mesh"
 	"subctl/agent/parts"
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 	"subctl/dataplane"
@@ -80,7 +78,7 @@ type agent struct {
 	last *mesh.Snapshot // of the last plan; nil if there is none
 
 	books      books
-	lists      *lists // of what an agent without a node watches; nil for others
+	scope      scope
 	global     globalWatches
 	translator mesh.Translator
 	memory     *mesh.Memory                 // nil until recall has read it
@@ -195,18 +193,14 @@ func (a *agent) finished(well bool) {
 
 // snapshot reads the cluster and the node, and lets the parts add what they know.
 func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
-	namespace := submarinerv1.OperatorNamespace
-	if a.Role.Nodeless() {
-		namespace = metav1.NamespaceAll // of what the cache holds
-	}
-	few := slices.DeleteFunc(slices.Clone(a.Role.Watches), a.lists.keeps)
-	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), namespace, few)
+	few := slices.DeleteFunc(slices.Clone(a.Role.Watches), a.scope.lists.keeps)
+	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), a.scope.namespace, few)
 	if err != nil {
 		return mesh.Snapshot{}, err
 	}
 	mislabelled := exchange.Reclaim(exchange.Kinds(), objs)
 	snap := mesh.NewSnapshot(a.Node, objs...)
-	a.lists.addTo(&snap, a.Role.Watches)
+	a.scope.lists.addTo(&snap, a.Role.Watches)
 	global, err := a.global.follow(ctx, snap)
 	if err != nil {
 		return snap, err
@@ -219,13 +213,11 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	if snap.Memory, err = a.recall(ctx, snap); err != nil {
 		return snap, err
 	}
-	if !a.Role.Nodeless() {
-		facts, err := a.Kernel.Facts()
-		if err != nil {
-			return snap, fmt.Errorf("reading the node's network: %w", err)
-		}
-		snap.SetFacts(facts)
+	facts, err := a.Kernel.Facts()
+	if err != nil {
+		return snap, fmt.Errorf("reading the node's network: %w", err)
 	}
+	snap.SetFacts(facts)
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Observer); ok {
 			if err := p.Observe(&snap); err != nil {
@@ -245,9 +237,6 @@ func (a *agent) cabler() dataplane.Cabler {
 
 // sync makes the node hold the plan. A failure of one part does not stop the others.
 func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
-	if a.Role.Nodeless() {
-		return nil, nil
-	}
 	done, err := a.syncOwner(ctx, a.Role.Owner, p.State)
 	for _, o := range p.Sweep {
 		ops, sweepErr := a.syncOwner(ctx, o, dataplane.State{})

@@ -89,7 +89,8 @@ func newWorld(t *testing.T, role mesh.Role, scenario string) *world {
 	t.Helper()
 	w := &world{kernels: map[string]*dataplanetest.Fake{}, beside: &beside{health: map[string]mesh.Health{}}}
 	w.agent = &agent{
-		Role: role, Node: "gw", Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name, prometheus.NewRegistry()),
+		scope: scopeOf(role),
+		Role:  role, Node: "gw", Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name, prometheus.NewRegistry()),
 		Client: fake.NewClientBuilder().WithScheme(kubetest.Scheme(t)).WithStatusSubresource(&v1alpha1.CablePolicies{}, &v1alpha1.Submariner{}).
 			WithObjects(kubetest.Scenario(t, filepath.Join("../testdata/scenarios", scenario+".txtar"))...).Build(),
 		Kernel: Kernel{

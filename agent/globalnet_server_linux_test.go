@@ -55,7 +55,7 @@ func globalnetServer(t testing.TB) (admin client.Client, config *rest.Config) {
 
 // globalnetOptions returns how a globalnet agent is run.
 func globalnetOptions(config *rest.Config, log *slog.Logger) Options {
-	return Options{Role: mesh.Globalnet(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config, Log: log}
+	return Options{Role: mesh.Globalnet(), Kernel: NoKernel(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config, Log: log}
 }
 
 // On a real API server, with the rights of its account: an exported Service gets an address, a changed number of

@@ -87,10 +87,11 @@ func TestGlobalWatches(t *testing.T) {
 		return len(plans)
 	}
 	o := Options{Role: role, Config: config, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	mgr, err := newManager(o, nil)
+	mgr, err := newManager(o, scopeOf(role))
 	require.NoError(t, err)
 	a := &agent{
-		Role: role, Node: "node", Client: mgr.GetClient(), Log: o.Log, meters: newMeters(role.Name, prometheus.NewRegistry()), pace: rate.NewLimiter(rate.Inf, 0),
+		scope: scopeOf(role),
+		Role:  role, Node: "node", Client: mgr.GetClient(), Log: o.Log, meters: newMeters(role.Name, prometheus.NewRegistry()), pace: rate.NewLimiter(rate.Inf, 0),
 		Kernel: Kernel{
 			Facts:  func() (dataplane.Facts, error) { return dataplane.Facts{}, nil },
 			Target: func(dataplane.Owner) (dataplane.Target, error) { return &dataplanetest.Fake{}, nil },

@@ -35,7 +35,8 @@ type meters struct {
 	ignored     prometheus.Counter
 	egress      *prometheus.GaugeVec
 
-	addresses *addressMeters // nil for roles that allocate none
+	addresses *addressMeters // nil until a plan allocates addresses
+	reg       prometheus.Registerer
 
 	since   map[string]time.Time // when a connection came up, by cable
 	counted map[string]bool      // the clusters with a value of drops
@@ -66,6 +67,7 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		ignored:     prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_ignored_probe_answers_total", Help: "Number of answers to probes that were ignored: forged, repeated or far too late.", ConstLabels: own}),
 		egress:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_global_egress_connections", Help: "Number of connections from a global address to the destination with the most of them, of the 20 addresses with the fewest ports left. 65536 are possible."}, []string{"address"}),
 		since:       map[string]time.Time{},
+		reg:         reg,
 	}
 	for _, g := range m.ofConnections() {
 		reg.MustRegister(g)
@@ -83,7 +85,10 @@ func (m *meters) ofConnections() []*prometheus.GaugeVec {
 func registry() prometheus.Registerer { return metrics.Registry }
 
 func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, out mesh.Outcome) {
-	if m.addresses != nil && p.Addresses != nil {
+	if p.Addresses != nil {
+		if m.addresses == nil {
+			m.addresses = newAddressMeters(m.reg)
+		}
 		m.addresses.observe(p.Addresses)
 	}
 	m.iterations.Inc()

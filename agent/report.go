@@ -20,9 +20,6 @@ import (
 // node to look after.
 const reportTimeout = 5 * time.Second
 
-// writesAtOnce is how many objects an agent without a node writes at a time.
-const writesAtOnce = 16
-
 // report writes to the API server, and Events about what has become False.
 func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
@@ -100,14 +97,10 @@ func (u *updates) without(objs []mesh.Object) []mesh.Object {
 	})
 }
 
-// each writes objects, one after the other, or several at a time if the agent has no node to look after: then there
-// may be thousands.
+// each writes objects, as many at a time as the agent may.
 func (a *agent) each(objs []mesh.Object, write func(mesh.Object) error) error {
 	errs := make([]error, len(objs))
-	slots := make(chan struct{}, 1)
-	if a.Role.Nodeless() {
-		slots = make(chan struct{}, writesAtOnce)
-	}
+	slots := make(chan struct{}, a.scope.writes)
 	var all sync.WaitGroup
 	for i, o := range objs {
 		slots <- struct{}{}

@@ -60,35 +60,22 @@ const (
 	stopWithin   = 3 * time.Second // of the pod's grace period
 )
 
-// The requests that an agent may send to its API server, besides watches: a loop writes
-// two or three objects, and the exchange with the broker has clients of its own.
-const (
-	requestsPerSecond = 50
-	requestsAtOnce    = 100
-)
-
 // Run runs an agent until ctx is done. Then the loop stops; the node keeps what it holds.
 func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	var lists *lists
-	if o.Role.Nodeless() {
-		lists = newLists(o.Role.Watches)
-	}
-	mgr, err := newManager(o, lists)
+	scope := scopeOf(o.Role)
+	mgr, err := newManager(o, scope)
 	if err != nil {
 		return err
 	}
 	a := &agent{
 		Role: o.Role, Node: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Kernel: o.Kernel,
 		Log: o.Log, debug: o.Debug, pace: newPace(), events: mgr.GetEventRecorder("subctl-" + o.Role.Name), meters: newMeters(o.Role.Name, registry()),
-		lists: lists,
-	}
-	if o.Role.Nodeless() {
-		a.meters.addresses = newAddressMeters(registry())
+		scope: scope,
 	}
 	nudges, nudge := newNudges()
-	changed, err := a.watchKernel(ctx)
+	changed, err := a.Kernel.Watch(ctx, quiet)
 	if err != nil {
 		return fmt.Errorf("watching the kernel: %w", err)
 	}
@@ -130,16 +117,6 @@ func newNudges() (<-chan event.GenericEvent, func()) {
 	}
 }
 
-// watchKernel signals changes of the kernel; nothing, for an agent that does not access it.
-func (a *agent) watchKernel(ctx context.Context) (<-chan struct{}, error) {
-	if a.Role.Nodeless() {
-		none := make(chan struct{})
-		context.AfterFunc(ctx, func() { close(none) })
-		return none, nil
-	}
-	return a.Kernel.Watch(ctx, quiet)
-}
-
 // partOptions returns how the parts of the agent are run.
 func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 	return parts.Options{
@@ -157,19 +134,16 @@ func (a *agent) announce(ctx context.Context, e *submarinerv1.Endpoint) error {
 func (a *agent) fieldOwner() string { return kube.FieldOwner + "-" + a.Role.Name }
 
 // newManager returns the manager that watches the objects of the role's snapshots.
-func newManager(o Options, l *lists) (manager.Manager, error) {
+func newManager(o Options, s scope) (manager.Manager, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err
 	}
 	config := rest.CopyConfig(o.Config)
-	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
-	if o.Role.Nodeless() { // see Report.UpdateStatus: thousands of objects may request addresses at a time
-		config.QPS, config.Burst = 10*requestsPerSecond, 10*requestsAtOnce
-	}
+	config.QPS, config.Burst = float32(s.requests), s.burst
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                  scheme,
-		Cache:                   cacheOptions(o, l),
+		Cache:                   cacheOptions(o, s.lists),
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see serveMetrics
 		HealthProbeBindAddress:  "0",
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
@@ -181,12 +155,12 @@ func newManager(o Options, l *lists) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// cacheOptions returns what the cache of the agent holds. An agent without a node holds it in lists.
+// cacheOptions returns what the cache of the agent holds; with lists, what they hold in place of the cache.
 func cacheOptions(o Options, l *lists) cache.Options {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range slices.Concat(o.Role.Watches, o.Role.GlobalWatches) {
-		if o.Role.Nodeless() {
+		if l != nil {
 			byObject[kind] = wholeCluster(kind, ours)
 			continue
 		}
@@ -206,7 +180,7 @@ func cacheOptions(o Options, l *lists) cache.Options {
 		}
 	}
 	out := cache.Options{ByObject: byObject, DefaultTransform: slimOther}
-	if o.Role.Nodeless() {
+	if l != nil {
 		out.NewInformer = l.newInformer
 	}
 	return out

@@ -106,7 +106,7 @@ func globalChurn(t *testing.T) {
 				meta.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
 				now = append(now, &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(0)),
-					Containers: []corev1.Container{{Name: "get", Image: "lab.local/labapp:1", ImagePullPolicy: corev1.PullNever, Args: []string{"get", server + "/" + meta.Name, "-n", "1000", "--timeout", "5s"}}},
+					Containers: []corev1.Container{{Name: "get", Image: "lab.local/labapp:1", ImagePullPolicy: corev1.PullNever, Args: []string{"get", server + "/" + meta.Name, "-n", "1000", "--timeout", "5s", "--pause", "100ms"}}},
 				}})
 			}
 			atOnce <- true

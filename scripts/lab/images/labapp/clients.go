@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -40,7 +41,7 @@ func number(values map[string]string, name string, otherwise int) (int, error) {
 }
 
 func get(ctx context.Context, args []string) error {
-	rest, values, err := split(args, "n", "timeout")
+	rest, values, err := split(args, "n", "timeout", "pause")
 	if err != nil {
 		return err
 	}
@@ -55,6 +56,10 @@ func get(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	pause, err := time.ParseDuration(cmp.Or(values["pause"], "0"))
+	if err != nil {
+		return err
+	}
 	client := http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	var failed int
 	for range times {
@@ -62,6 +67,7 @@ func get(ctx context.Context, args []string) error {
 			fmt.Println("ERR", err)
 			failed++
 		}
+		time.Sleep(pause)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d requests failed", failed, times)

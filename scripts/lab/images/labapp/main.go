@@ -15,7 +15,7 @@ import (
 
 const usage = `usage:
   labapp web [:8080]                                 HTTP server that says pod, node and client; TCP and UDP echo on port 7
-  labapp get URL [-n N] [--timeout D]                fetch N times, print each answer
+  labapp get URL [-n N] [--timeout D] [--pause D]    fetch N times, print each answer
   labapp tcp HOST:PORT SIZE... [--timeout D]         send SIZE bytes to a TCP echo and check what comes back
   labapp udp HOST:PORT SIZE... [--timeout D]         the same in one datagram; --tries N for one that may be lost
   labapp ping HOST [SIZE...] [--count 3]             ICMP echo
