@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (o *deployBrokerOptions) planGlobalnet(ctx context.Context, c client.Client
 			cidr = b.Spec.GlobalnetCIDRRange
 		}
 		if !o.flags.Changed("globalnet-cluster-size") {
-			size = b.Spec.DefaultGlobalnetClusterSize
+			size = cmp.Or(b.Spec.DefaultGlobalnetClusterSize, globalnet.DefaultClusterSize)
 		}
 	}
 	o.render.Globalnet = globalnet.Info{}

@@ -192,6 +192,9 @@ func TestRecord(t *testing.T) {
 	m, err = globalnet.Recall(small, "10.0.0.1-10.0.0.9 242.0.0.2")
 	require.NoError(t, err, "the cluster had another network")
 	require.Equal(t, "242.0.0.2", m.Record())
+	m, err = globalnet.Recall(small, "241.255.255.9-242.0.0.2 242.0.0.13-242.0.0.99")
+	require.NoError(t, err, "the cluster had a larger network")
+	require.Equal(t, "242.0.0.1-242.0.0.2 242.0.0.13-242.0.0.14", m.Record())
 }
 
 // A record fits into a ConfigMap, however the addresses are scattered.

@@ -97,12 +97,7 @@ func Recall(network netip.Prefix, record string) (*Memory, error) {
 			wrong = append(wrong, item)
 			continue
 		}
-		i, in := m.pool.index(a)
-		k, in2 := m.pool.index(b)
-		if !in || !in2 {
-			continue // of the cluster's former network
-		}
-		for ; i <= k; i++ {
+		for i, end := m.pool.between(a, b); i < end; i++ { // none, if the cluster has another network now
 			m.used.add(i)
 		}
 	}

@@ -117,25 +117,28 @@ func (i Info) Choose(r NetworkRequest, record Record) (netip.Prefix, error) {
 	}
 	if half := i.Range.Bits() + 1; length < half {
 		return netip.Prefix{}, fmt.Errorf("a global network of %d addresses is more than half of the range %v of the broker: ask for at most %d with --globalnet-cluster-size, or %s",
-			uint64(1)<<(32-length), i.Range, uint64(1)<<(32-half), i.enlarge())
+			uint64(1)<<(32-length), i.Range, uint64(1)<<(32-half), i.enlarge(others, length))
 	}
 	if p, ok := others.firstFree(i.Range, length); ok {
 		return p, nil
 	}
 	return netip.Prefix{}, fmt.Errorf("no network of %d addresses is free in the range %v of the broker, in which %d clusters have networks: %s%s",
-		uint64(1)<<(32-length), i.Range, others.in(i.Range), i.enlarge(), others.smaller(i.Range, length))
+		uint64(1)<<(32-length), i.Range, others.in(i.Range), i.enlarge(others, length), others.smaller(i.Range, length))
 }
 
 // Bits returns the prefix length of a network of ClusterSize addresses, rounded up to a power of two.
 func (i Info) Bits() int { return 32 - bits.Len(i.ClusterSize-1) }
 
-// enlarge tells how to enlarge the range.
-func (i Info) enlarge() string {
+// enlarge tells how to enlarge the range, so that there is a network of the prefix length besides those of others.
+func (i Info) enlarge(others Record, length int) string {
 	const command = "let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range "
-	if i.Range.Bits() > 1 {
-		twice := netip.PrefixFrom(i.Range.Addr(), i.Range.Bits()-1).Masked()
-		if _, err := parseRange(twice.String()); err == nil {
-			return command + twice.String()
+	for bits := min(i.Range.Bits(), length) - 1; bits >= 1; bits-- {
+		larger := netip.PrefixFrom(i.Range.Addr(), bits).Masked()
+		if _, err := parseRange(larger.String()); err != nil {
+			break
+		}
+		if _, ok := others.firstFree(larger, length); ok {
+			return command + larger.String()
 		}
 	}
 	return command + "NETWORK, or join with --globalnet-cidr, which may be outside the range"

@@ -48,6 +48,14 @@ func TestChoose(t *testing.T) {
 			slash15, globalnet.NetworkRequest{}, recorded("242.0.0.0/16", "242.1.0.0/24"),
 			"no network of 65536 addresses is free in the range 242.0.0.0/15 of the broker, in which 2 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/14, or join with --globalnet-cluster-size 32768",
 		},
+		"full, and the network twice as large, too": {
+			globalnet.Info{Range: p("242.0.0.0/27"), ClusterSize: 16}, globalnet.NetworkRequest{}, recorded("242.0.0.0/16"),
+			"no network of 16 addresses is free in the range 242.0.0.0/27 of the broker, in which 1 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/15",
+		},
+		"much larger than the range": {
+			globalnet.Info{Range: p("242.0.0.0/27"), ClusterSize: 16}, globalnet.NetworkRequest{Size: 4096}, nil,
+			"a global network of 4096 addresses is more than half of the range 242.0.0.0/27 of the broker: ask for at most 16 with --globalnet-cluster-size, or let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/19",
+		},
 		"full to the edge of what can be used": {
 			globalnet.Info{Range: p("242.0.0.0/7"), ClusterSize: 1 << 24}, globalnet.NetworkRequest{}, recorded("242.0.0.0/8", "243.0.0.0/8"),
 			"no network of 16777216 addresses is free in the range 242.0.0.0/7 of the broker, in which 2 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range NETWORK, or join with --globalnet-cidr, which may be outside the range",

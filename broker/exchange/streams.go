@@ -34,21 +34,26 @@ func (s *streams) WrappedRoundTripper() http.RoundTripper { return s.next }
 
 // RoundTrip implements http.RoundTripper.
 func (s *streams) RoundTrip(r *http.Request) (*http.Response, error) {
+	others := func() {} // lets the next request go
 	if !s.begin(false) {
 		select {
 		case <-r.Context().Done():
 			return nil, context.Cause(r.Context())
 		case s.alone <- struct{}{}:
 		}
+		others = sync.OnceFunc(func() { <-s.alone })
+		defer others()
 		if s.begin(false) { // there is another connection by now
-			<-s.alone
+			others()
 		} else {
 			s.begin(true)
-			defer func() { <-s.alone }()
 		}
 	}
 	b := &stream{streams: s, asked: r.Context()}
-	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { b.use(i.Conn) }}
+	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		b.use(i.Conn)
+		others() // the answer may take long
+	}}
 	response, err := s.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	if err != nil {
 		b.end(err)

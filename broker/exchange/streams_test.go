@@ -182,6 +182,37 @@ func TestStreamsLost(t *testing.T) {
 	require.Equal(t, 0, s.active)
 }
 
+// A request without an answer holds up no others, once it has a connection.
+func TestStreamsSilent(t *testing.T) {
+	s := newStreams(mute{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://broker", nil)
+			_, _ = s.RoundTrip(r)
+		})
+	}
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.active == 3
+	}, 30*time.Second, time.Millisecond)
+	cancel()
+	all.Wait()
+	require.Equal(t, 0, s.active)
+}
+
+// mute is a client of an API server that does not answer.
+type mute struct{}
+
+func (mute) RoundTrip(r *http.Request) (*http.Response, error) {
+	httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Conn: &connection{}})
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
 // A request does not wait longer than it wants to.
 func TestStreamsGivesUp(t *testing.T) {
 	s := newStreams(&pool{})
