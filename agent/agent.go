@@ -43,7 +43,8 @@ import (
 	"subctl/internal/kube"
 )
 
-// Kernel is what an agent needs of the kernel of its node. Package cmd passes the real one.
+// Kernel is the interface of an agent to the kernel of its node. Package cmd passes the real
+// one.
 type Kernel struct {
 	// Facts reads what the kernel says about the node.
 	Facts func() (dataplane.Facts, error)

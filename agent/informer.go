@@ -83,8 +83,8 @@ func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscach
 	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
-// listedAtOnce is how many objects are listed at a time where the API server does not stream lists, so that no more are in memory before they are slim. If a list
-// takes so long that its next page has expired, client-go lists all at once.
+// listedAtOnce is the size of a page where the API server does not stream lists, so that no more objects are in memory before they are slim. If a list takes so
+// long that its next page has expired, client-go lists all objects at once.
 const listedAtOnce = 500
 
 // RunWithContext implements toolscache.SharedIndexInformer.
@@ -118,7 +118,7 @@ func (i *informer) page(ctx context.Context, opts metav1.ListOptions) (runtime.O
 	})
 }
 
-// store is what a reflector writes to: the lists.
+// store is the part of an informer to which a reflector writes: the lists.
 type store struct{ *informer }
 
 var _ toolscache.TransformingStore = store{}

@@ -69,7 +69,7 @@ type updated struct {
 	at      time.Time
 }
 
-// behind is how far the cache may be behind. An object that has its old version for longer was restored, with all of the cluster.
+// behind is the maximum age of the cache. An object that has its old version for longer was restored, together with the whole cluster.
 const behind = 10 * time.Second
 
 // mostUpdates bounds what is remembered. What is forgotten may lead to a conflict.

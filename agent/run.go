@@ -33,12 +33,12 @@ import (
 	"subctl/internal/kube"
 )
 
-// Options is how an agent is run.
+// Options are the settings of an agent.
 type Options struct {
 	Role mesh.Role
 	Node string // name of the node
-	// MetricsAddr is where /metrics is served, such as ":32780"; ProbeAddr is where /healthz and
-	// /readyz are served.
+	// MetricsAddr is the address that serves /metrics, such as ":32780"; ProbeAddr is the
+	// address that serves /healthz and /readyz.
 	MetricsAddr, ProbeAddr string
 
 	Kernel Kernel

@@ -16,8 +16,8 @@ import (
 // addresses at a time.
 type scope struct {
 	namespace string // of the objects in snapshots; empty for all namespaces
-	// requests is how many requests the agent may send to its API server in a second, besides watches, and burst is how
-	// many at once. The exchange with the broker has clients of its own.
+	// requests is the number of requests that the agent may send to its API server in a second, besides watches, and
+	// burst is the number of requests that it may send at once. The exchange with the broker has clients of its own.
 	requests, burst int
 	writes          int    // how many are under way at a time
 	lists           *lists // hold what is watched, in place of the manager's cache; nil if the cache does

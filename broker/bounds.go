@@ -63,12 +63,13 @@ func quota(ns, base string, kinds exchange.Table) *corev1.ResourceQuota {
 	}
 }
 
-// maxManaged is how many bytes the managed fields of an object that a member writes may have:
-// which fields each manager has set. The API server stores what a writer claims of them.
+// maxManaged is the maximum size, in bytes, of the managed fields of an object that a member
+// writes: which fields each manager has set. The API server stores managed fields as the
+// writer claims them.
 const maxManaged = 8 << 10
 
-// maxEntries is how many labels, and how many annotations, an object that a member writes may
-// have. Other clusters copy at most submarinerv1.MaxLabels.
+// maxEntries is the maximum number of labels, and of annotations, of an object that a member
+// writes. Other clusters copy at most submarinerv1.MaxLabels.
 const maxEntries = 100
 
 // entries returns a CEL expression for the number of labels or annotations of an object.

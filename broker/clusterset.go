@@ -68,7 +68,7 @@ func IsWhole(ctx context.Context, c client.Client, base, set string) (bool, erro
 	return err == nil, nil
 }
 
-// deletionLimit is how long DeleteSet waits. Kubernetes usually takes some seconds to delete a namespace.
+// deletionLimit is the time limit of DeleteSet. Kubernetes usually takes some seconds to delete a namespace.
 const deletionLimit = time.Minute
 
 // DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again. If a

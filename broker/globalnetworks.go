@@ -43,8 +43,8 @@ func GlobalnetInfo(b *v1alpha1.Broker) (globalnet.Info, error) {
 	return info, nil
 }
 
-// graceOfInvitation is how long the network of an invitation stays reserved after the invitation has expired: the clocks of
-// the machines differ.
+// graceOfInvitation is the time for which the network of an invitation stays reserved after the invitation has expired: the
+// clocks of the machines differ.
 const graceOfInvitation = time.Hour
 
 // GlobalNetworks returns the global networks of the members of a broker, and of the clusters that are invited to it.
@@ -91,7 +91,7 @@ func counts(e globalnet.Entry, accounts map[string]types.UID, now time.Time) boo
 	return string(accounts[InviteeName(e.ClusterID)]) == e.Account && now.Before(time.UnixMilli(e.Expires).Add(graceOfInvitation))
 }
 
-// NetworkRequest is what a cluster asks for, and for which of its accounts: see globalnet.Entry.
+// NetworkRequest is the network that a cluster requests, and the account for which it requests it: see globalnet.Entry.
 type NetworkRequest struct {
 	globalnet.NetworkRequest
 	Account types.UID

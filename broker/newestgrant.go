@@ -126,7 +126,8 @@ func hasRights(ctx context.Context, c client.Client, base, set, clusterID string
 	return slices.Contains(members, clusterID), nil
 }
 
-// grantPatience is how long a member has to publish its grant after it got back its place. Members read a clusterset again within 5 s, and publish at once.
+// grantPatience is the time that a member has to publish its grant after it got back its place. Members read a clusterset again within 5 s, and publish at
+// once.
 const grantPatience = 20 * time.Second
 
 // awaitGrant gives a member without rights in any clusterset its place in those to which it is added, and returns the grant that it publishes there. The

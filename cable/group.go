@@ -14,7 +14,7 @@ const (
 	MaxWeight     = 100
 )
 
-// Drain is how far a gateway has got on its way out of service. A lower value is preferred.
+// Drain is the progress of a gateway on its way out of service. A lower value is preferred.
 type Drain uint8
 
 // The values of Drain.

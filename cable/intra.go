@@ -24,7 +24,7 @@ type Node struct {
 	// Weight is the share of new flows that the node gets as a gateway, compared to the weights of the others:
 	// 1 to MaxWeight, or 0 for DefaultWeight.
 	Weight int
-	// Drain is how far the node has got on its way out of service, as a gateway.
+	// Drain is the progress of the node on its way out of service, as a gateway.
 	Drain Drain
 	// Down specifies that the node does not answer this one. A gateway gets no packets then while another gateway answers, and a
 	// gateway hands the packets for the pods of such a node over to the other gateways.

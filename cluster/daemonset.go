@@ -168,8 +168,8 @@ const (
 	devNet      = "/dev/net"          // the directory of the device "tun", which creates TUN devices
 )
 
-// brokerSecretPath is where the gateway agent reads the credentials for the broker, whatever
-// the name of the Secret with them.
+// brokerSecretPath is the directory from which the gateway agent reads the credentials for the
+// broker, whatever the name of the Secret with them.
 const brokerSecretPath = "/run/secrets/submariner.io/" + BrokerSecret
 
 // mountSecret mounts a Secret at path, readable by root only. Mounted files follow a

@@ -7,7 +7,7 @@ import (
 	"subctl/broker/trust"
 )
 
-// Trust is what a cluster signs and verifies with.
+// Trust holds the keys and the grant with which a cluster signs and verifies.
 type Trust struct {
 	Key           trust.Key
 	Administrator trust.PublicKey

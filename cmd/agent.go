@@ -41,8 +41,8 @@ func newAgent(g *globals) *cobra.Command {
 	return c
 }
 
-// cores is how many cores of its node an agent uses at a time. Most of what an idle agent
-// costs is waking up, and with one core Go does not wake other threads to look for work.
+// cores is the number of cores of its node that an agent uses at a time. Most of what an idle
+// agent costs is waking up, and with one core Go does not wake other threads to look for work.
 const cores = 1
 
 func newAgentRole(g *globals, role mesh.Role) *cobra.Command {

@@ -129,7 +129,8 @@ func addressOf(l net.Listener) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// maxAnnotationFile is how many bytes of a file with an annotation are read: more than an object of Kubernetes can have.
+// maxAnnotationFile is the maximum number of bytes that are read of a file with an annotation: more than an object of
+// Kubernetes can have.
 const maxAnnotationFile = 1 << 20
 
 // readAnnotation reads the file of a flag, with the text of an annotation. No name is no text.

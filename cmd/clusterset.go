@@ -45,7 +45,7 @@ func newClusterSet(g *globals) *cobra.Command {
 	return c
 }
 
-// sets is what the commands of clusterset know of a broker.
+// sets holds the clustersets and the members of a broker, for the commands of clusterset.
 type sets struct {
 	client  client.Client
 	broker  *v1alpha1.Broker

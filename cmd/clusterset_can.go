@@ -18,7 +18,7 @@ import (
 const clustersetCanLong = `Report whether two clusters can reach each other, and through which clustersets. The exit code
 is 3 if they cannot; the command that connects them is printed then.`
 
-// clustersetCan is what clusterset can prints.
+// clustersetCan is the output of clusterset can.
 type clustersetCan struct {
 	Clusters    [2]string `json:"clusters"`
 	Connected   bool      `json:"connected"`

@@ -28,7 +28,7 @@ func newExport(g *globals) *cobra.Command {
 	return c
 }
 
-// serviceChange is what export service and unexport service have in common.
+// serviceChange has the flags and the argument of export service and unexport service.
 type serviceChange struct {
 	*globals
 	name, namespace string

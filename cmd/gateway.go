@@ -34,7 +34,7 @@ func newGateway(g *globals) *cobra.Command {
 	return c
 }
 
-// gatewayChange is what drain and undrain have in common.
+// gatewayChange has the flags and the arguments of drain and undrain.
 type gatewayChange struct {
 	*globals
 	names        []string

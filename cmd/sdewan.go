@@ -38,7 +38,7 @@ func newSdewan(g *globals) *cobra.Command {
 	return c
 }
 
-// sdewanLook is what the commands of sdewan that only read have in common.
+// sdewanLook has the flags of the commands of sdewan that only read.
 type sdewanLook struct {
 	*globals
 	namespace string

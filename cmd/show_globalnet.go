@@ -49,7 +49,7 @@ type globalnetRow struct {
 	Egress     []egressRow     `json:"egress"`
 }
 
-// poolUse is how many addresses of a global network are in use.
+// poolUse has the numbers of addresses of a global network that are allocated and free.
 type poolUse struct {
 	Addresses int `json:"addresses"` // that can be allocated
 	Allocated int `json:"allocated"`

@@ -17,7 +17,8 @@ import (
 	"subctl/internal/printer"
 )
 
-// egressRow is how many connections through a gateway have a global address as their source; its JSON is a promise.
+// egressRow holds the number of connections through a gateway with a global address as their source; its JSON is a
+// promise.
 type egressRow struct {
 	Address     string `json:"address"`
 	Gateway     string `json:"gateway"`

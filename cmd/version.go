@@ -11,7 +11,7 @@ import (
 	"subctl/internal/version"
 )
 
-// versionInfo is what "subctl version -o json" prints; its JSON is a promise.
+// versionInfo is the output of "subctl version -o json"; its JSON is a promise.
 type versionInfo struct {
 	Version   string `json:"version"`
 	GoVersion string `json:"goVersion"`

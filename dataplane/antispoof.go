@@ -142,19 +142,19 @@ const (
 	AntispoofSetKnown = "known"
 )
 
-// AntispoofWays is how long the kernel remembers, in the set "ways", on which device the packets of a
-// sender arrive. To look up the route to the sender takes several times as long as to look into the set,
-// as it evaluates all routing rules of the node. If the route changes to another device, packets on the old
-// one are accepted for so long.
+// AntispoofWays is the time for which the kernel remembers, in the set "ways", on which device the packets
+// of a sender arrive. To look up the route to the sender takes several times as long as to look into the
+// set, as it evaluates all routing rules of the node. If the route changes to another device, packets on
+// the old device are accepted for this time.
 const AntispoofWays = 10 * time.Second
 
 // AntispoofWaysSize is the maximum number of elements of the set "ways": more than the senders that a node
 // can have.
 const AntispoofWaysSize = 65535
 
-// EchoRate is how many of this node's echoes each node or gateway may send back in a second, and how many answers to its pings: more
-// than are sent to it. All that come back share the buffer of a socket, so without a limit for each a member could displace the echoes from others, whose
-// gateways would then seem to be down. AntispoofEchoes is how long the kernel remembers the senders, in the set "echoes".
+// EchoRate is the maximum number of this node's echoes that each node or gateway may send back in a second, and of its answers to this node's pings: more
+// than are sent to it. All packets that come back share the buffer of a socket. Without a limit for each sender, a member could displace the echoes from
+// others, whose gateways would then seem to be down. AntispoofEchoes is the time for which the kernel remembers the senders, in the set "echoes".
 const (
 	EchoRate        = 500
 	AntispoofEchoes = time.Minute

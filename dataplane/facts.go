@@ -2,8 +2,8 @@ package dataplane
 
 import "net/netip"
 
-// Facts is what plans need to know about a node: what its kernel reports apart from our
-// own objects.
+// Facts holds the information about a node that plans need: what its kernel reports apart from
+// our own objects.
 type Facts struct {
 	// Device is the device of the default route (of the lowest metric).
 	Device string
@@ -22,7 +22,7 @@ type Facts struct {
 	Routers []netip.Addr
 	// Resolvers are the DNS servers of the node (IPv4), sorted.
 	Resolvers []netip.Addr
-	// WireGuard and IPsec are what handles such packets on this node.
+	// WireGuard and IPsec are the engines that handle such packets on this node.
 	WireGuard, IPsec Engine
 	// NoNexthops reports that the kernel has no next hop objects (Linux < 5.3).
 	NoNexthops bool
@@ -32,7 +32,7 @@ type Facts struct {
 	HashPolicy *int
 }
 
-// Engine is what handles the packets of encrypted cables on a node.
+// Engine is the part of a node that handles the packets of encrypted cables.
 type Engine struct {
 	// Name is "kernel", or the name of the program or plugin that handles the packets in
 	// userspace. It is empty if the node has neither.

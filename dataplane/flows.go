@@ -14,7 +14,7 @@ type FlowCounter interface {
 	Flows(networks, except, sources []netip.Prefix) (Flows, error)
 }
 
-// MaxFlows is how many of its connections Flows lists.
+// MaxFlows is the maximum number of connections that Flows lists.
 const MaxFlows = 20
 
 // Flows are connections that are open, and that have had a packet within BucketIdle: others take another gateway if theirs leaves.

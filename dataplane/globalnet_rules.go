@@ -78,7 +78,7 @@ func GlobalnetChains() (out []string) {
 		GlobalnetErrorsUp, GlobalnetOutward, GlobalnetIn, GlobalnetDNAT, GlobalnetSNAT, GlobalnetOut)
 }
 
-// GlobalnetAction is what a rule does with a packet. It does nothing if the map has no element for the packet.
+// GlobalnetAction is the action of a rule on a packet. The rule does nothing if the map has no element for the packet.
 type GlobalnetAction uint8
 
 // The actions.

@@ -107,7 +107,7 @@ const (
 	TransportMode = "transport" // for packets between the two ends themselves
 )
 
-// Initiative is when this end of a Tunnel initiates it.
+// Initiative specifies when this end of a Tunnel initiates it.
 type Initiative string
 
 // The initiatives. If both ends initiated at once, each would end up with two IKE security

@@ -2,7 +2,8 @@ package dataplane
 
 import "net/netip"
 
-// Network is what a network namespace has, whoever made it: what a CNF's plan and its status look at.
+// Network holds the devices, routes and rules of a network namespace, whoever made them, for the plan
+// and the status of a CNF.
 type Network struct {
 	Devices []NetDevice // sorted by name
 	Routes  []NetRoute  // of IPv4, of all tables except "local", in the order of the kernel

@@ -182,7 +182,7 @@ type Remoter interface {
 	RemoteStates() ([]RemoteState, error)
 }
 
-// RemoteState is what an IKERemote does.
+// RemoteState is the state of an IKERemote.
 type RemoteState struct {
 	Name     string // of the IKERemote
 	State    string // of the newest IKE security association: CONNECTING, ESTABLISHED …; "" if there is none
@@ -197,7 +197,7 @@ type RemoteState struct {
 	Message  string // what keeps it from coming up, if that is known
 }
 
-// ChildState is what an IKEChild does; of several other ends, all together.
+// ChildState is the state of an IKEChild; of several other ends, all together.
 type ChildState struct {
 	Name       string
 	Up         bool

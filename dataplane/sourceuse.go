@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// MaxSources is how many addresses Flows lists.
+// MaxSources is the maximum number of addresses that Flows lists.
 const MaxSources = 20
 
-// SourceUse is how many connections have an address as their source by translation. A connection that has ended counts for as long
-// as the kernel remembers it: until then, no other connection gets its port.
+// SourceUse is the number of connections with an address as their source by translation. A connection that has ended counts for as
+// long as the kernel remembers it: until then, no other connection gets its port.
 type SourceUse struct {
 	Source      netip.Addr
 	Connections int // to all destinations
@@ -38,9 +38,9 @@ func (u SourceUse) Compare(o SourceUse) int {
 	return cmp.Or(cmp.Compare(o.Most, u.Most), cmp.Compare(o.Connections, u.Connections), u.Source.Compare(o.Source))
 }
 
-// maxDestinations is how many pairs of an address and a destination are counted at a time, so that whoever sends to many destinations
-// costs no memory. If there are more, those with the fewest connections are forgotten. The kernel lists connections in the order of a
-// hash: pairs with many connections have some early (lossy counting: Manku and Motwani, VLDB 2002).
+// maxDestinations is the maximum number of pairs of an address and a destination that are counted at a time, so that whoever sends to
+// many destinations costs no memory. If there are more, the pairs with the fewest connections are forgotten. The kernel lists
+// connections in the order of a hash: pairs with many connections have some early (lossy counting: Manku and Motwani, VLDB 2002).
 const maxDestinations = 1 << 14
 
 // SourceUses counts connections by the address to which their source is translated.

@@ -147,7 +147,7 @@ func survivors(have, want State) State {
 	return left
 }
 
-// Target is where a State can be applied: a kernel, or a fake one.
+// Target is an interface to apply a State: to a kernel, or a fake one.
 type Target interface {
 	// Observe returns the objects of the given kinds that we own, and no others; of all kinds if
 	// none is given. It changes nothing.

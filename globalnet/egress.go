@@ -112,7 +112,7 @@ func byAge(egress []*submarinerv1.GlobalEgressIP) []*submarinerv1.GlobalEgressIP
 	})
 }
 
-// MaxOfNamespace is how many GlobalEgressIPs of a namespace get addresses: each is compared with each pod of the namespace.
+// MaxOfNamespace is the maximum number of GlobalEgressIPs of a namespace that get addresses: each is compared with each pod of the namespace.
 const MaxOfNamespace = 100
 
 // Surplus returns the GlobalEgressIPs that get no addresses, because their namespace has MaxOfNamespace older ones.

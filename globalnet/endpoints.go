@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Pod is what addresses depend on of a pod.
+// Pod has the properties of a pod on which addresses depend.
 type Pod interface {
 	comparable
 	GetNamespace() string

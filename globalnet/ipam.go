@@ -34,11 +34,11 @@ type Requests interface {
 	At(i int) Request
 }
 
-// Grant is what an object gets.
+// Grant holds the addresses that an object gets.
 type Grant struct {
 	// Addrs are the addresses, in ascending order and without gaps.
 	Addrs []netip.Addr
-	// Missing is how many addresses it waits for.
+	// Missing is the number of addresses for which it waits.
 	Missing int
 	// Lost are addresses in its status that it cannot have.
 	Lost []Loss

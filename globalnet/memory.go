@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Rest is how long a freed address is not allocated again, unless nothing else is left. It is longer than
-// the kernel remembers connections that nobody ends: 180 s at most for UDP, 120 s for a TCP connection
-// that was closed. Until then, peers may send to the address, and mean whoever had it.
+// Rest is the time for which a freed address is not allocated again, unless no other address is left. It
+// is longer than the time for which the kernel remembers connections that nobody ends: at most 180 s for
+// UDP, and 120 s for a TCP connection that was closed. Until then, peers may send to the address and mean
+// its previous holder.
 const Rest = 5 * time.Minute
 
-// Memory is what one allocation hands to the next. It is not changed.
+// Memory is the state that one allocation hands to the next. It is not changed.
 type Memory struct {
 	pool    pool
 	used    *set               // addresses that somebody holds
@@ -23,9 +24,9 @@ type Memory struct {
 	holder  map[int]string     // the UIDs of the objects that hold addresses; empty after a restart
 }
 
-// pending is what the status of an object may have, besides what the cache shows: a write succeeds only if nobody
-// has changed the object since the version from which it was made. So once the cache shows another version, it
-// shows the write, too, or the write has failed.
+// pending holds the addresses that the status of an object may have, besides those that the cache shows. A write
+// succeeds only if nobody has changed the object since the version from which it was made. So once the cache
+// shows another version, it also shows the write, or the write has failed.
 type pending struct {
 	version string
 	written [][]netip.Addr // the newest last
@@ -114,7 +115,7 @@ func (m *Memory) Recorded(record string) (all, others bool) {
 	return err == nil && old.used.covers(taken), err != nil || !taken.covers(old.used)
 }
 
-// Usage is how many addresses of a network are in use.
+// Usage has the numbers of addresses of a network that are in use.
 type Usage struct{ Size, Held, Resting int }
 
 // Free returns how many addresses are left, including those that rest.

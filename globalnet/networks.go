@@ -19,8 +19,8 @@ type Entry struct {
 	// Account is the UID of the service account on the broker for which the entry was made. The entry
 	// ends with that account. Without one, as upstream makes it, it stays.
 	Account string `json:"account,omitempty"`
-	// Expires is when the invitation ends for which the entry was made, in milliseconds since 1970; 0 if a
-	// cluster made it when it joined.
+	// Expires is the time when the invitation expires for which the entry was made, in milliseconds since
+	// 1970; 0 if a cluster made it when it joined.
 	Expires int64 `json:"expires,omitempty"`
 }
 

@@ -20,8 +20,8 @@ type Selection struct {
 	Before []string
 }
 
-// maxMatches is how many times the labels of a pod are compared with a selector: whoever may write GlobalEgressIPs in one namespace
-// does not stop the agent for the others.
+// maxMatches is the maximum number of comparisons of the labels of a pod with a selector, so that whoever may write GlobalEgressIPs
+// in one namespace does not stop the agent for the others.
 const maxMatches = 1 << 20
 
 // Select returns the Selections of GlobalEgressIPs. Those with an invalid selector have none, and neither have those of a namespace with so
@@ -79,10 +79,11 @@ func Select[P Pod](egress []*submarinerv1.GlobalEgressIP, pods []P) map[*submari
 	return out
 }
 
-// maxTerms is how many labels, expressions and values of expressions a selector may have: a gateway compares each with the labels of all pods of the namespace.
+// maxTerms is the maximum number of labels, expressions and values of expressions in a selector: a gateway compares each with the labels of all pods of the
+// namespace.
 const maxTerms = 32
 
-// maxSelector is how many bytes of text a selector has at most: maxTerms labels with the longest keys and values have 12 KiB.
+// maxSelector is the maximum size of the text of a selector, in bytes: maxTerms labels with the longest keys and values have 12 KiB.
 const maxSelector = 16 << 10
 
 // tooLong takes the place of a selector with more text. It is no valid selector, either.

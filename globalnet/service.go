@@ -14,7 +14,7 @@ import (
 // protocols are the numbers of the protocols of Services.
 var protocols = map[corev1.Protocol]uint8{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132}
 
-// export is what an exported Service adds to the maps. Its address is its alone.
+// export holds the elements that an exported Service adds to the maps. No other Service has its address.
 type export struct {
 	addr     netip.Addr
 	services []dataplane.GlobalService

@@ -34,7 +34,7 @@ type Objects struct {
 	Pods          []*corev1.Pod
 }
 
-// Translation is what a gateway translates.
+// Translation describes the translations by a gateway.
 type Translation struct {
 	// Table has the maps, and nothing else.
 	Table dataplane.Globalnet

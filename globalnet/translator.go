@@ -58,7 +58,7 @@ type translated struct {
 	out Translation
 }
 
-// changes are what a call must look at again.
+// changes lists the objects and addresses that a call must look at again.
 type changes struct {
 	ingress []*entry
 	pods    map[ref]bool

@@ -171,7 +171,7 @@ func toJSON(root *yaml.Node) ([]byte, error) {
 	return text, nil
 }
 
-// maxKeys is how many keys a mapping may have: the decoder compares each with each.
+// maxKeys is the maximum number of keys in a mapping: the decoder compares each with each.
 const maxKeys = 1000
 
 // prepare turns tags into text. The error is a key that a mapping has twice, of which the decoder would report every pair.

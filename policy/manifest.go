@@ -18,7 +18,7 @@ import (
 	"subctl/internal/words"
 )
 
-// Manifest is what files for kubectl contain.
+// Manifest is the content of files for kubectl.
 type Manifest struct {
 	Policies []*v1alpha1.CablePolicies
 	// ConfigMaps are settings, which the policies name.

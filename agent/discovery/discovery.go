@@ -78,7 +78,7 @@ func New(listen func(context.Context, int) (Datagrams, error), log *slog.Logger,
 	}
 }
 
-// Search is what a Finder searches for.
+// Search is the input of a Finder.
 type Search struct {
 	Local cable.Local
 	Own   cable.Networks // of this cluster

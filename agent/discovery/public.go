@@ -7,8 +7,8 @@ import (
 	"subctl/cable"
 )
 
-// votesAfter is how many searches in a row a gateway must see this one at the same address
-// before its vote counts.
+// votesAfter is the number of searches in a row in which a gateway must see this one at the
+// same address before its vote counts.
 const votesAfter = 2
 
 // PublicIP returns the address of this gateway on the outside of an address translation,

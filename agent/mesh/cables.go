@@ -40,9 +40,9 @@ type Cables struct {
 	Spared []Refusal
 }
 
-// maxDevices is how many devices policies can make a gateway create, by settings that
-// give pairs of clusters a device of their own (vxlanID). Each costs the kernel a
-// device with rules of its own, and any member can write policies.
+// maxDevices is the maximum number of devices that policies can make a gateway create, with
+// settings that give pairs of clusters a device of their own (vxlanID). Each costs the kernel
+// a device with rules of its own, and any member can write policies.
 const maxDevices = 16
 
 // connect chooses the cables to the accepted gateways, in their order: devices and

@@ -11,8 +11,8 @@ import (
 	"subctl/cable/keys"
 )
 
-// Using is what carries the traffic to one remote gateway, and since when. One plan
-// hands it to the next: a pair changes its cable only once the new one is known to work.
+// Using is the cable that carries the traffic to one remote gateway. One plan hands it to the
+// next: a pair changes its cable only once the new one is known to work.
 type Using struct {
 	Cluster string // of the remote gateway
 	Driver  string
@@ -23,7 +23,7 @@ type Using struct {
 	Rule    int // of the policy, counted from 1
 	// PublicKey is the public key of the other cluster; the zero PublicKey if it has none.
 	PublicKey keys.PublicKey
-	// Since is when the cable took over from Before; zero if there was none.
+	// Since is the time when the cable took over from Before; zero if there was none.
 	Since time.Time
 	// Before is kept up for a while, for packets that the other end still sends
 	// through it.
@@ -39,9 +39,9 @@ func using(c cable.Cable) Using {
 	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy, Rule: c.Rule, PublicKey: c.PublicKey}
 }
 
-// keptFor is how long the old cable of a pair stays up after the new one has taken
-// over. The other end has seen the new cable work at the same time as this end, as a
-// ping and its answer need both directions, and takes no longer than that to change.
+// keptFor is the time for which the old cable of a pair stays up after the new one has taken
+// over. The other end has seen the new cable work at the same time as this end, as a ping and
+// its answer need both directions, and changes its cable within this time.
 const keptFor = 10 * time.Second
 
 // decided is the time within which both ends usually know a decision. A pair that changes back to the

@@ -128,7 +128,7 @@ func condition(old []metav1.Condition, kind string, is bool, reason, message str
 	return c
 }
 
-// maxRefused is how many refused endpoints a report lists. A member can announce
+// maxRefused is the maximum number of refused endpoints in a report. A member can announce
 // thousands.
 const maxRefused = 50
 

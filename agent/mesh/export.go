@@ -18,12 +18,14 @@ type export struct {
 	*troubles
 }
 
-// troubles is why other clusters reach nothing, or not all, at the address of a Service.
+// troubles has the reasons why other clusters reach nothing, or not all endpoints, at the address
+// of a Service.
 type troubles struct {
 	reason  mcsv1alpha1.ServiceExportConditionReason // why it is not valid; empty if it is
 	mistake string
 	taken   string // the name of a GlobalIngressIP that stands for something else
-	// unreached is why other clusters reach nothing at the address of the Service; empty if they do.
+	// unreached is the reason why other clusters reach nothing at the address of the Service; empty
+	// if they do.
 	unreached string
 	refused   []string            // why other clusters do not reach endpoints, for the first listedAddresses
 	refusals  map[netip.Addr]bool // the endpoints that they do not reach, at most maxRefusals
@@ -154,7 +156,8 @@ func (w *wanted) noteNeed(e *export, number int32, same bool) {
 	}
 }
 
-// maxRefusals is how many endpoints that are not reached are counted: whoever may write EndpointSlices can list millions.
+// maxRefusals is the maximum number of endpoints that are counted as not reached: whoever may write EndpointSlices can
+// list millions.
 const maxRefusals = 10000
 
 // refuse notes why an endpoint is not reached. It reports whether it is.

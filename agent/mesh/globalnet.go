@@ -35,7 +35,7 @@ func Globalnet() Role {
 	}
 }
 
-// Addresses is what the globalnet agent has decided.
+// Addresses holds the decisions of the globalnet agent.
 type Addresses struct {
 	Memory *globalnet.Memory
 	// Used are the allocated addresses by kind, for metrics.

@@ -77,15 +77,15 @@ type Target struct {
 	Eager bool
 	// Fast has it pinged every FastInterval: if it is down, packets take another way at once.
 	Fast bool
-	// Echo is how the target can forward echoes back; the zero Echo if it cannot.
+	// Echo describes how echoes reach the target; the zero Echo if it cannot forward them back.
 	Echo Echo
-	// First is when to ping it first; the zero time: at once.
+	// First is the time of the first ping; the zero time: at once.
 	First time.Time
 }
 
-// Echo is how echoes reach a target that is Fast: datagrams from and to the node's own address, which the other node's
-// kernel forwards back, as packets of pods. So they reveal a gateway whose kernel answers pings and forwards
-// nothing (RFC 5880, section 6.4). They count once one has come back.
+// Echo describes how echoes reach a target that is Fast. Echoes are datagrams from and to the node's own address,
+// which the other node's kernel forwards back, like packets of pods. So they reveal a gateway whose kernel answers
+// pings and forwards nothing (RFC 5880, section 6.4). They count once one has come back.
 type Echo struct {
 	Device string
 	MAC    string // of the target on the device

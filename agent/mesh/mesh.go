@@ -84,23 +84,23 @@ func (m *Mesh) Refused() []Refusal {
 	return all
 }
 
-// Plan is what a role makes of a Snapshot.
+// Plan is the result of Role.Plan for a Snapshot.
 type Plan struct {
-	// State is what the node's kernel should hold.
+	// State is the desired state of the node's kernel.
 	State dataplane.State
 	// Sweep lists the owners whose agents no longer run on this node and whose objects
 	// are to be removed.
 	Sweep []dataplane.Owner
 	// Probes are the addresses to ping.
 	Probes Probes
-	// Using is what carries the traffic to each remote gateway once the node holds
+	// Using has the cables that carry the traffic to remote gateways once the node holds
 	// State, by cable name.
 	Using map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
-	// Addresses is what the globalnet agent has decided; nil for other agents.
+	// Addresses holds the decisions of the globalnet agent; nil for other agents.
 	Addresses *Addresses
-	// Mesh is what the plan was made from; nil if the snapshot has a mistake.
+	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.
 	Mesh *Mesh
 
 	cables  []cable.Cable // that State connects, in the order of links

@@ -24,7 +24,8 @@ const (
 	maxRemoteText   = 400 // bytes of a message in a report
 )
 
-// pathInterval is how many times longer route agents wait between pings than gateways.
+// pathInterval is the time between pings of route agents, as a multiple of the time between pings of
+// gateways.
 const pathInterval = 60 // upstream's
 
 // Messages of paths that are not probed. The first three are the words of upstream.

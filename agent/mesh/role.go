@@ -74,7 +74,7 @@ type ExchangeStatus struct {
 	RefusedMore int       // how many there are in addition to Refused
 }
 
-// Report is what the API server should hold.
+// Report is the desired state of objects on the API server.
 type Report struct {
 	// Apply are objects to apply, Delete are objects to delete.
 	Apply, Delete []Object

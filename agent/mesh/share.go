@@ -28,7 +28,7 @@ import (
 // as only one is to be active, is draining for a while, and then a standby: see Standing. A standby that is to be drained is
 // drained at once.
 
-// share is what the annotations of a node specify about it as a gateway.
+// share holds the settings of a gateway that the annotations of its node specify.
 type share struct {
 	weight int           // 1 to cable.MaxWeight
 	drain  bool          // it is to be drained

@@ -38,7 +38,7 @@ type oddIngress struct {
 	conditions []metav1.Condition
 }
 
-// ingress is what a GlobalIngressIP stands for.
+// ingress is the pod, Service or endpoint for which a GlobalIngressIP stands.
 type ingress struct {
 	ref      string // the pod or the Service
 	target   target

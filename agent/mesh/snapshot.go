@@ -41,7 +41,7 @@ type Snapshot struct {
 	// KeysErr reports key material that the gateway's pod lacks.
 	Keys    *keys.Ring
 	KeysErr error
-	// Memory is what the last plan handed on.
+	// Memory is the Memory of the last plan.
 	Memory Memory
 	// Book is the compiled policies; nil if they are to be compiled when needed.
 	Book *policy.Book
@@ -67,7 +67,7 @@ type Snapshot struct {
 	Cables []dataplane.CableState
 	// Flows is the number of connections to and from other clusters through this gateway.
 	Flows Flows
-	// Allocated is what the globalnet agent has allocated so far; nil for other agents.
+	// Allocated holds the addresses that the globalnet agent has allocated so far; nil for other agents.
 	Allocated *globalnet.Memory
 	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if unknown.
 	Drops map[string]uint64
@@ -106,13 +106,13 @@ type Standing struct {
 	Replaced []string
 }
 
-// Memory is what one plan hands to the next. An agent that has just started reads it
+// Memory is the state that one plan hands to the next. An agent that has just started reads it
 // from the reports of its cluster's gateways: see Role.Recall.
 type Memory struct {
 	// Incumbents are the gateways of other clusters whose announcements were accepted:
 	// they keep what they announced if another cluster announces the same.
 	Incumbents []cable.Gateway
-	// Using is what carries the traffic to each remote gateway, by cable name.
+	// Using has the cables that carry the traffic to remote gateways, by cable name.
 	Using map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn

@@ -15,7 +15,7 @@ type Turn struct {
 	Driver string
 	Device string // empty if unknown: the agent has just started
 	Since  time.Time
-	// Proof is when to ping the cable first: earlier answers prove nothing.
+	// Proof is the time of the first ping that counts: earlier answers prove nothing.
 	Proof time.Time
 }
 

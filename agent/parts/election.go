@@ -73,8 +73,9 @@ const (
 	following
 )
 
-// standbyAfter is how long a gateway that leaves the traffic to another one is draining, and gets no new flows, before it is a
-// standby. Nodes follow within a second, and other clusters once the speaker has written to the broker, which may take seconds.
+// standbyAfter is the time for which a gateway that leaves the traffic to another one is draining, and gets no new flows,
+// before it is a standby. Nodes follow within a second. Other clusters follow once the speaker has written to the broker, which
+// may take seconds.
 const standbyAfter = 10 * time.Second
 
 func newElector(o Options) (*elector, error) {

@@ -62,7 +62,7 @@ type syncer interface {
 	Status() exchange.Status
 }
 
-// target is what to exchange, and with whom.
+// target is the broker to exchange with, and the settings of the exchange.
 type target struct {
 	clusterID string
 	server    string // host:port of the broker's API server

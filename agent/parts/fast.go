@@ -38,7 +38,7 @@ type stream struct {
 	answered time.Time // last
 }
 
-// fast is what is known of a target that is Fast.
+// fast is the state of the probes to a target that is Fast.
 type fast struct {
 	streams [kinds]stream
 	every   time.Duration // between two probes: see mesh.Probes.FastEvery

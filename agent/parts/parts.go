@@ -49,7 +49,7 @@ type Prober interface {
 // leaves the node as it finds it.
 var ErrTooEarly = errors.New("too early to plan")
 
-// Options is how a part is run. The fields at the top are the same for all agents.
+// Options are the settings of a part. The fields at the top are the same for all agents.
 type Options struct {
 	Node   string // name of the node
 	Config *rest.Config

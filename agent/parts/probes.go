@@ -21,8 +21,9 @@ import (
 const (
 	// eagerly is the time between pings of a target that is Eager.
 	eagerly = 200 * time.Millisecond
-	// eagerFor is how many pings in a row a target that is Eager gets so often. A gateway
-	// that does not answer for so long may not answer for days, and there may be thousands.
+	// eagerFor is the number of unanswered pings in a row after which a target that is Eager
+	// is pinged less often. A gateway that does not answer for so long may not answer for
+	// days, and there may be thousands.
 	eagerFor = 100
 	// Every so many of these pings in a row, the time to the next is longer, for paths on which an
 	// answer takes longer than eagerly: only the last ping can be answered.

@@ -24,10 +24,10 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// Patience is how long tests wait for what takes well under a second on an idle machine.
+// Patience is the time limit of tests for what takes well under a second on an idle machine.
 const Patience = 30 * time.Second
 
-// Tick is how often they look.
+// Tick is the interval at which tests check for it.
 const Tick = 20 * time.Millisecond
 
 // administrator is the name of the key of the brokers' administrator.

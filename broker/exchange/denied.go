@@ -11,8 +11,9 @@ import (
 // This file leaves clustersets in which this cluster no longer has any rights, although it has no signed statement about that: somebody has deleted
 // the clusterset on the broker, or the rights, by hand.
 
-// deniedLimit is how long the broker must have refused all requests for a clusterset, while it answers those for another one, until this cluster
-// counts as no member any more. A broker that refuses everything may be starting, or being restored from a backup, which decides nothing.
+// deniedLimit is the time for which the broker must have refused all requests for a clusterset, while it answers requests for another one,
+// before this cluster counts as no member any more. A broker that refuses everything may be starting, or may be being restored from a backup,
+// which decides nothing.
 const deniedLimit = time.Minute
 
 // leaveDenied empties what is known of such clustersets. Otherwise an exchange that has just started would wait for them forever.

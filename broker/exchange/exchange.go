@@ -21,7 +21,7 @@ type Set struct {
 	Namespace string // "submariner-k8s-broker"
 }
 
-// Config is what an Exchange works on.
+// Config is the configuration of an Exchange.
 type Config struct {
 	Kinds     Table // nil: Kinds()
 	ClusterID string
@@ -82,7 +82,7 @@ type Exchange struct {
 
 // Times of the loop.
 const (
-	// coalesce is how long changes are collected before a pass: a small part of the
+	// coalesce is the time for which changes are collected before a pass: a small part of the
 	// 300 ms that a change may take, and enough for a burst.
 	coalesce = 20 * time.Millisecond
 	// passPause is the least time between two passes, each of which takes some 50 ms with

@@ -23,7 +23,7 @@ const excessAnnotation = "submariner.io/excess"
 // overhead is about how much memory an object needs besides its texts, in bytes.
 const overhead = 2 << 10
 
-// mostBytes is how many bytes of objects of the kind are kept, of all clustersets together.
+// mostBytes is the maximum size, in bytes, of the objects of the kind that are kept, in all clustersets together.
 func (k *Kind) mostBytes() int { return k.Quota * (k.MaxSize + MaxProof) }
 
 // excess returns the size of the object that a stub stands for, because its cluster has too much, or 0.
@@ -47,7 +47,7 @@ func (k *Kind) weigh(o client.Object) int {
 	return n + k.boundedSize(o)
 }
 
-// tooMuch is why an object is refused.
+// tooMuch returns the reason why an object is refused.
 func tooMuch(maker string) string {
 	if maker == submarinerv1.BrokerID {
 		return "the broker has more of its own in all clustersets together than is copied"

@@ -10,7 +10,7 @@ import (
 	"subctl/broker/trust"
 )
 
-// Identity is what a cluster signs and verifies with.
+// Identity holds the keys and the grant with which a cluster signs and verifies.
 type Identity struct {
 	Key           trust.Key       // of this cluster
 	Grant         string          // of this cluster, signed by the administrator

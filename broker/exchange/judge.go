@@ -61,7 +61,7 @@ func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]clien
 	return j
 }
 
-// verdict is what a judge decides about an object on the broker.
+// verdict is the decision of a judge about an object on the broker.
 type verdict struct {
 	sequence int64
 	reason   string // why it is refused; "" if it counts

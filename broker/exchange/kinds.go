@@ -39,9 +39,10 @@ type Kind struct {
 	// variable of its admission policy: see SizeOfMaps and SizeOfLists.
 	MaxSize      int
 	SizeVariable admissionv1.Variable
-	// PerCluster is how many objects of one cluster a clusterset takes, which has as many names
-	// for them: see slots.go. Reserved is how many a cluster gets when it joins, unless it
-	// has more to publish, or the quota has not much room: see Kind.ReservedFor.
+	// PerCluster is the maximum number of objects of one cluster in a clusterset, which has as
+	// many names for them: see slots.go. Reserved is the number of objects that a cluster gets
+	// when it joins, unless it has more to publish, or the quota has not much room: see
+	// Kind.ReservedFor.
 	PerCluster, Reserved int
 	// Blank returns an object of a cluster with the least fields that the schema accepts, without
 	// metadata: see reserve.go. It is nil if an empty object will do.
@@ -122,7 +123,7 @@ type Free struct {
 	SetStatus func(client.Object, Shared)
 }
 
-// Shared is what the status of an object reports about its copies on the broker.
+// Shared is the part of an object's status about its copies on the broker.
 type Shared struct {
 	// Sets are the clustersets on whose broker the object is, sorted.
 	Sets []string

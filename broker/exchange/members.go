@@ -14,7 +14,7 @@ import (
 // it is published, so a copy, which is the same from all clustersets, discloses none. renewal.go finds the
 // clustersets of this cluster.
 
-// member is what is known of another cluster.
+// member is the known state of another cluster.
 type member struct {
 	grant trust.Grant         // that counts; zero if there is none
 	least trust.Grant         // the oldest acceptable one
@@ -22,7 +22,7 @@ type member struct {
 	in    map[string]standing // by clusterset that has its Cluster, or from which it was removed
 }
 
-// standing is what the Cluster of a member proves in a clusterset.
+// standing is the proof that the Cluster of a member gives in a clusterset.
 type standing struct {
 	grant   trust.Grant // that the Cluster carries; zero if none is valid
 	verdict             // zero if the member is in the clusterset

@@ -80,7 +80,7 @@ type grantResult struct {
 	err   error
 }
 
-// statementResult is what the signature of an object says about it.
+// statementResult is the result of verifying the signature of an object.
 type statementResult struct {
 	sequence int64
 	set      string

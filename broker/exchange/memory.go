@@ -12,7 +12,7 @@ import (
 	"subctl/broker/trust"
 )
 
-// Memory is what a cluster remembers about other clusters after their objects are gone, so that a
+// Memory is a cluster's record of other clusters, kept after their objects are gone, so that a
 // broker cannot bring back an earlier version, grant or member. While there is a copy of an object,
 // the signature of the copy states its age. Memory is bounded.
 type Memory struct {
@@ -30,15 +30,16 @@ type Memory struct {
 	changed bool // by the methods; the maps are its own
 }
 
-// Record is what is remembered of a cluster.
+// Record is the entry of a cluster in a Memory.
 type Record struct {
 	// Serial and Invited are fields of the oldest acceptable grant, and Revoked is the serial of
 	// the last revocation.
 	Serial  int64 `json:"serial,omitempty"`
 	Invited int64 `json:"invited,omitempty"`
 	Revoked int64 `json:"revoked,omitempty"`
-	// Left is when the cluster has left, by its own clock, with the grant of Serial and Invited: no
-	// grant until then is acceptable, and not that one either. It is 0 if the cluster has not left.
+	// Left is the time when the cluster has left, by its own clock, with the grant of Serial and
+	// Invited. No grant until then is acceptable, and that grant is not acceptable either. Left is
+	// 0 if the cluster has not left.
 	Left int64 `json:"left,omitempty"`
 	// Removed is by clusterset from which the administrator has removed the cluster: the serial of the
 	// removal. No grant until then is acceptable there.

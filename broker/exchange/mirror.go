@@ -24,8 +24,8 @@ import (
 	"subctl/internal/wake"
 )
 
-// mirror is what one namespace holds of one kind, kept up to date by a watch or by polls: see
-// poll.go. While the API server does not answer, it keeps what it knew last.
+// mirror holds the objects of one kind in one namespace, kept up to date by a watch or by
+// polls: see poll.go. While the API server does not answer, it keeps what it knew last.
 //
 // What others write is kept within the bounds of its kind. A broker enforces the bounds,
 // so a broker that exceeds them is old or acts in bad faith. An object that is too large

@@ -11,11 +11,11 @@ import (
 // the ID is the whole name, or what follows the ID in Prefix occurs in no cluster ID and
 // in no Rest.
 type NameRule struct {
-	// Prefix is how the names start; "{id}" stands for the cluster ID.
+	// Prefix is the beginning of the names; "{id}" stands for the cluster ID.
 	Prefix string
 	// Rest matches what follows the prefix, from ^ to $. If it is nil, nothing follows.
 	Rest *regexp.Regexp
-	// RestNoun is what messages call the rest: "address".
+	// RestNoun is the noun for the rest in messages: "address".
 	RestNoun string
 }
 

@@ -11,9 +11,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// pacePerSecond is how many changes of a cluster are copied here in a second, after a
-// burst. Every copy makes all agents of this cluster plan anew, and a policy may change
-// the cables of others.
+// pacePerSecond is the number of changes of a cluster that are copied here in a second, after
+// a burst. Every copy makes all agents of this cluster plan anew, and a policy may change the
+// cables of others.
 const pacePerSecond = 1
 
 // paces delays the copies of what a cluster changes too often. Deletions are never

@@ -61,8 +61,8 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	return !stale && (len(writes) == 0 || status.problem() == nil)
 }
 
-// firstReading is how long nothing is written after the start while there are clustersets that were not read, and
-// that answer: a copy that was made earlier would have to note all of them.
+// firstReading is the time after the start for which nothing is written while there are clustersets that answer
+// but were not read: a copy that was made earlier would have to note all of them.
 const firstReading = time.Minute
 
 // readIdentity completes a snapshot with the cluster's identity and memory. It returns the grant that is in force,

@@ -17,7 +17,7 @@ import (
 // makes no difference. A refused object is treated as if it did not exist. The objects of
 // Named kinds are planned in named.go, the objects of Free kinds in free.go.
 
-// Snapshot is what both sides hold.
+// Snapshot holds the objects of both sides.
 type Snapshot struct {
 	ClusterID string
 	Namespace string // of this cluster
@@ -31,7 +31,7 @@ type Snapshot struct {
 	memos *memos // nil: nothing is kept from one Plan to the next
 }
 
-// SetSnapshot is what a clusterset on the broker holds.
+// SetSnapshot holds the objects of a clusterset on the broker.
 type SetSnapshot struct {
 	Set
 	// Known reports whether Objects has been read at least once. It may be old.
@@ -55,7 +55,7 @@ func (s Snapshot) shared(kinds Table) map[string]int {
 	return out
 }
 
-// Op is what to do with an object.
+// Op is an operation on an object.
 type Op string
 
 // The operations.

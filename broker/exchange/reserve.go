@@ -22,7 +22,7 @@ import (
 // An empty object has the label of its cluster, and no signature: every reader ignores it, as it
 // ignores an object that is not there. Its fields are the least that the schema accepts.
 
-// maxEmpty is how many bytes the spec of an empty object may have.
+// maxEmpty is the maximum size, in bytes, of the spec of an empty object.
 const maxEmpty = 512
 
 // Empty returns the empty object in slot n of cluster id; n is 0 for kinds without slots.

@@ -16,16 +16,17 @@ import (
 // connections, and lists the others in turn: see docs/adr/0023-many-clustersets.md.
 
 const (
-	// mostWatches is how many watches there are at a time: as many as three connections carry, less the other requests.
+	// mostWatches is the maximum number of watches at a time: as many as three connections carry, less the other requests.
 	mostWatches = 3*streamsOfOne - pollers - writers
 	// period is the time from one poll of a clusterset to the next.
 	period = 10 * time.Second
-	// batch is how long a poll may be late, so that several go together: a request alone takes twice the CPU time.
+	// batch is the time by which a poll may be late, so that several polls go together: a request alone takes twice the CPU
+	// time.
 	batch = 250 * time.Millisecond
 	// hurriedPeriod is the same for hurry after a change was announced, until which everybody has followed it.
 	hurriedPeriod = 400 * time.Millisecond
 	hurry         = 15 * time.Second
-	// joining is how long a cluster that has got its place in a clusterset is expected to publish its Cluster.
+	// joining is the time within which a cluster that has got its place in a clusterset is expected to publish its Cluster.
 	joining = 2 * time.Minute
 	// listsPerSecond and pollers bound the load on the broker: the clustersets wait longer for their turn.
 	listsPerSecond = 400
@@ -42,7 +43,7 @@ type rounds struct {
 	turns map[string]*turn // by clusterset
 }
 
-// turn is when to poll a clusterset.
+// turn is the schedule of the polls of a clusterset.
 type turn struct {
 	side    side
 	due     time.Time // zero: it was not polled yet

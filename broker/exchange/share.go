@@ -28,7 +28,7 @@ const (
 	reasonBrokerOnly  = "BrokerOnly"
 )
 
-// share is what becomes of an object that was made here. Its kind is Free.
+// share is the state of an object that was made here. Its kind is Free.
 type share struct {
 	kind            *Kind
 	object          client.Object

@@ -46,7 +46,7 @@ type Status struct {
 	Connected bool
 	// Reading reports whether nothing is wrong, but not all objects have been read yet.
 	Reading bool
-	// LastSync is when both sides were last seen to be the same; zero if never.
+	// LastSync is the time when both sides were last seen to be the same; zero if never.
 	LastSync time.Time
 	// Digest is the digest of the objects of Free kinds in this cluster when they were last
 	// seen to be all that its clustersets have; empty if never. While it differs from the

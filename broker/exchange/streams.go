@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// streamsOfOne is how many requests share a connection before another one may be opened. An API server accepts 100
-// (--http2-max-streams-per-connection), but Go's client still counts a request for a moment after its answer was read.
+// streamsOfOne is the number of requests that share a connection before another connection may be opened. An API
+// server accepts 100 (--http2-max-streams-per-connection), but Go's client still counts a request for a moment after
+// its answer was read.
 const streamsOfOne = 90
 
 // streams lets a request that may need another connection go alone. When all connections are full, or there is none,

@@ -18,7 +18,7 @@ import (
 const fieldOwner = kube.FieldOwner + "-sync"
 
 const (
-	// writers is how many writes are under way at a time: the first pass with 1,000
+	// writers is the maximum number of writes under way at a time: the first pass with 1,000
 	// clusters has 2,000 writes.
 	writers = 16
 	// writeTimeout keeps a broker that drops packets from holding up the exchange.

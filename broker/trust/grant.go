@@ -33,8 +33,8 @@ type Grant struct {
 	// name them: see Published.
 	Sets  []string `json:"-"`
 	Whole bool     `json:"-"`
-	// Serial is when the grant was signed, in milliseconds since 1970. Of two grants for one
-	// cluster the newer one counts: see Compare.
+	// Serial is the time when the grant was signed, in milliseconds since 1970. Of two grants
+	// for one cluster the newer one counts: see Compare.
 	Serial int64 `json:"serial"`
 	// Invited is the serial of the invitation with which the grant was signed; 0 if the
 	// administrator has signed it.

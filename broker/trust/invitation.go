@@ -22,8 +22,8 @@ type Invitation struct {
 	Gateways int `json:"gateways"`
 	// Sets are the clustersets that may be granted, as far as the token discloses them, sorted.
 	Sets []string `json:"-"`
-	// Serial is when the invitation was signed, and Expires when it ends, both in
-	// milliseconds since 1970. A grant of a later serial than Expires is not valid.
+	// Serial is the time when the invitation was signed, and Expires the time when it expires,
+	// both in milliseconds since 1970. A grant of a later serial than Expires is not valid.
 	Serial  int64 `json:"serial"`
 	Expires int64 `json:"expires"`
 }

@@ -2,7 +2,7 @@ package natdiscovery
 
 import "net/netip"
 
-// Path is what is known of the path to a remote gateway.
+// Path is the result of discovering the path to a remote gateway.
 type Path struct {
 	// Address is the address at which the gateway answered; the zero Addr if it did not
 	// answer, or has not been asked yet.

@@ -14,7 +14,7 @@ import (
 	"subctl/policy/catalog"
 )
 
-// pair is what the policies decide for this cluster and another.
+// pair is this cluster and another one, with the decision of the policies.
 type pair struct {
 	policy.Pair
 	other    string
@@ -119,7 +119,7 @@ var local = []string{
 // decided are the fields from which policies decide.
 var decided = []string{"cableDriver", "clusterLabels", "clusterSets", "encryption", "policiesFrom"}
 
-// effect is what changes of a Submariner mean for other clusters.
+// effect is the effect of changes of a Submariner on other clusters.
 type effect struct {
 	affected []string              // groups of clusters, with the cable before and after where it differs
 	losses   []string              // groups of clusters that lose their cable or its encryption, with the reason

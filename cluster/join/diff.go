@@ -25,7 +25,7 @@ type ObjectChange struct {
 	Fields []Change
 }
 
-// Difference is how a join would change the broker and the cluster.
+// Difference holds the changes of the broker and of the cluster by a join.
 type Difference struct {
 	Broker, Cluster []ObjectChange
 	// Same is the number of objects that stay as they are.

@@ -41,7 +41,7 @@ type Facts struct {
 	// cluster is now. Alone reports that there are none.
 	Submariner *v1alpha1.Submariner
 	Alone      bool
-	// Trust is what the cluster signs and verifies with; nil if it has not joined.
+	// Trust holds the keys and the grant with which the cluster signs and verifies; nil if it has not joined.
 	Trust *cluster.Trust
 	// Namespace is the namespace of the agents; nil if it does not exist.
 	Namespace *corev1.Namespace

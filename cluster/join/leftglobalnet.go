@@ -18,8 +18,8 @@ import (
 	"subctl/internal/wake"
 )
 
-// releaseLimit is how long join waits for the globalnet agent to release the addresses of a global network that the
-// cluster has no more. It releases 400 in a second or less.
+// releaseLimit is the time for which join waits until the globalnet agent has released the addresses of a global
+// network that the cluster no longer has. The agent releases 400 in a second or less.
 const releaseLimit = 10 * time.Second
 
 // globalnetStays is the warning that the agent is not removed, with the reason.

@@ -13,10 +13,10 @@ import (
 	"subctl/globalnet"
 )
 
-// Network is how a cluster gets its global network from the record of the broker.
+// Network is the source of a cluster's global network: the record of the broker.
 type Network struct {
 	Info globalnet.Info
-	// Request is what the cluster asks for; nil: no network.
+	// Request is the request of the cluster; nil: no network.
 	Request *globalnet.NetworkRequest
 	// Planned is the network that was free before joining. Another cluster may have got it since.
 	Planned netip.Prefix

@@ -25,11 +25,12 @@ type NewSets struct {
 	Names []string
 	// Administrator is a client for the broker's cluster that may create them.
 	Administrator client.Client
-	// Objects are what broker.NewSets returned.
+	// Objects are the result of broker.NewSets.
 	Objects []client.Object
 }
 
-// rightsSettle is how long an API server may take until it knows new RoleBindings. It usually takes milliseconds.
+// rightsSettle is the time that an API server may take until it knows new RoleBindings. It usually takes
+// milliseconds.
 const rightsSettle = 15 * time.Second
 
 // WillHave completes facts by clustersets that are to be created: they have no members.

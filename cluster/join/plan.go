@@ -52,12 +52,12 @@ type Plan struct {
 	Granted []Change
 	// LastGrant is the grant that the cluster has now; zero if it has none.
 	LastGrant trust.Grant
-	// Trust is what the cluster signs and verifies with now; nil if it has not joined.
+	// Trust holds the keys and the grant with which the cluster signs and verifies now; nil if it has not joined.
 	Trust *cluster.Trust
 	// Left is the grant with which a cluster with this ID has left; zero if none has.
 	Left trust.Grant
-	// Removed is when the administrator has last revoked the cluster, or removed it from a clusterset that it joins,
-	// in milliseconds since 1970; 0 if never.
+	// Removed is the time when the administrator last revoked the cluster, or removed it from a clusterset that it
+	// joins, in milliseconds since 1970; 0 if never.
 	Removed int64
 	// NewKeys reports whether the cluster gets a new key pair and a new seed: it is no member, was
 	// revoked, or has left, so that somebody may have a copy of its old ones.
@@ -69,8 +69,8 @@ type Plan struct {
 	Cables []catalog.CableChange
 	// Present are the other members that have a gateway, sorted.
 	Present []string
-	// Network is how the cluster gets its global network; nil if the broker has no globalnet, or if an invitation has
-	// reserved the network.
+	// Network describes the source of the cluster's global network; nil if the broker has no globalnet, or if an
+	// invitation has reserved the network.
 	Network *Network
 	// Found are the discovered networks of the cluster.
 	Found networks.Discovered

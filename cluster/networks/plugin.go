@@ -32,7 +32,7 @@ var traces = []struct {
 	{v1alpha1.Flannel, []string{"kube-flannel-ds", "kube-flannel-ds-amd64", "kube-flannel", "flannel"}, "flannel.alpha.coreos.com/backend-type"},
 }
 
-// Evidence is what DetectPlugin looks at. What does not exist, or is unknown, is empty.
+// Evidence is the input of DetectPlugin. What does not exist, or is unknown, is empty.
 type Evidence struct {
 	DaemonSets []appsv1.DaemonSet
 	Nodes      []corev1.Node

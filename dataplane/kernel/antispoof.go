@@ -19,7 +19,7 @@ import (
 // the comment that ruleComment returns.
 type antispoofs struct{ *Host }
 
-// antispoofsNeed is what the kernel must have.
+// antispoofsNeed names the kernel features that antispoofing requires.
 const antispoofsNeed = "nftables with fib expressions"
 
 func (s antispoofs) list() ([]dataplane.Object, error) {

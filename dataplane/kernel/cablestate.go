@@ -73,7 +73,7 @@ func peerState(dev string, p wgtypes.Peer) dataplane.CableState {
 	return s
 }
 
-// exchanged is what the counters of a peer told so far.
+// exchanged is the state derived from the counters of a peer so far.
 //
 // A working peer answers all data within KEEPALIVE_TIMEOUT, 10 s, if only by a keepalive
 // packet, which is itself not answered (WireGuard paper, section 6.5). If it has lost its
@@ -85,11 +85,11 @@ type exchanged struct {
 }
 
 const (
-	// unanswered is how many bytes a device may send without an answer: more than a few
-	// keepalive packets (32 bytes each), less than the handshakes that it repeats for 90 s
+	// unanswered is the number of bytes that a device may send without an answer: more than a
+	// few keepalive packets (32 bytes each), less than the handshakes that it repeats for 90 s
 	// (148 bytes each, every 5 s).
 	unanswered = 1024
-	// silentFor is how long an answer may take: see exchanged.
+	// silentFor is the time that an answer may take: see exchanged.
 	silentFor = 30 * time.Second
 )
 

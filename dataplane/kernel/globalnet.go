@@ -15,7 +15,7 @@ import (
 // comment that ruleComment returns.
 type globalnets struct{ *Host }
 
-// globalnetsNeed is what the kernel must have.
+// globalnetsNeed names the kernel features that globalnet requires.
 const globalnetsNeed = "nftables with NAT, and the expressions hash and masq"
 
 func (s globalnets) list() ([]dataplane.Object, error) {

@@ -72,11 +72,11 @@ type Host struct {
 	// with a process behind them which we have not ended since.
 	restarts map[string]int
 	served   map[string]bool
-	// exchanged is what the counters of WireGuard peers told, by public key.
+	// exchanged holds the states derived from the counters of WireGuard peers, by public key.
 	exchanged map[string]exchanged
 }
 
-// sight is what one Observe reads for several stores, each once.
+// sight holds the data that one Observe reads for several stores, each once.
 type sight struct {
 	ipsec     *ipsecView                 // nil until it is read
 	devices   map[string]int             // see Host.devices; nil until they are read

@@ -81,7 +81,7 @@ const (
 	probeIfID   = dataplane.IPsecIfID + 1
 )
 
-// ipsecView is what there is of IPsec.
+// ipsecView is the state of IPsec on the node.
 type ipsecView struct {
 	pid      int                              // of our daemon; 0 if it does not run
 	started  time.Time                        // when it was

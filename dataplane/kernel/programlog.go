@@ -57,7 +57,7 @@ func logPipe() (r, w, keep *os.File, err error) {
 	return r, w, keep, nil
 }
 
-// messages is how the lines begin that the program logs, unlike the lines of a stack trace.
+// messages is the prefix of the lines that the program logs, unlike the lines of a stack trace.
 const messages = "ERROR: "
 
 // relay passes lines on until the end of in.

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remains are what an IKE daemon of ours has left on the node after it ended. Its files disappear
-// with its pod; its changes of the node stay.
+// remains are the changes that an IKE daemon of ours has left on the node after it ended. The
+// files of the daemon disappear with its pod; its changes of the node stay.
 type remains struct{ *Host }
 
-// sweepAfter is how long the keys of a daemon that was killed may be used, if some tunnel
+// sweepAfter is the time for which the keys of a killed daemon may be used, if some tunnel
 // does not come back and so no new keys take their place.
 const sweepAfter = time.Minute
 

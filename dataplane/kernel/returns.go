@@ -19,7 +19,7 @@ import (
 // comment that ruleComment returns.
 type returns struct{ *Host }
 
-// returnsNeed is what the kernel must have.
+// returnsNeed names the kernel features that the return of replies requires.
 const returnsNeed = "nftables with connection tracking, chains of type route, and the expressions fib and numgen"
 
 func (s returns) list() ([]dataplane.Object, error) {

@@ -26,8 +26,8 @@ const (
 	// setMax is the maximum number of members of a set. The kernel's default of 65,536 is
 	// less than 1,000 clusters may have. Memory is allocated as it is needed.
 	setMax = 1 << 20
-	// setBatch is how many members go into one message: 24 bytes each, and the
-	// kernel holds its lock for the whole message.
+	// setBatch is the maximum number of members in one message: 24 bytes each, and the kernel
+	// holds its lock for the whole message.
 	setBatch = 1000
 )
 

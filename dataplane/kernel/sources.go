@@ -24,7 +24,7 @@ const (
 	sourcesChain = "postrouting"
 	// sourcesHolds is the number of sets and chains in the table.
 	sourcesHolds = 2
-	// sourcesNeed is what the kernel must have.
+	// sourcesNeed names the kernel features that the translation of sources requires.
 	sourcesNeed = "nftables with NAT"
 )
 

@@ -18,9 +18,9 @@ import (
 // iptables that use nftables ignore it.
 const xtablesLock = "/run/xtables.lock"
 
-// lockPatience is how many seconds to wait for the lock: the programs that use it write rules in
-// less than a second. A program that hangs may hold it forever, and the loop of the agent, which
-// waits meanwhile, has other objects to look after.
+// lockPatience is the time to wait for the lock, in seconds: the programs that use it write
+// rules in less than a second. A program that hangs may hold it forever, and the loop of the
+// agent, which waits meanwhile, has other objects to look after.
 const lockPatience = 5
 
 // exitBusy is the exit code of iptables-restore without the lock (RESOURCE_PROBLEM in xtables.h).

@@ -51,7 +51,7 @@ func PrintDryRun(io genericiooptions.IOStreams, format printer.Format, print fun
 	return err
 }
 
-// action is what a command would do; its JSON is a promise.
+// action is an action that a command would take; its JSON is a promise.
 type action struct {
 	Action string `json:"action"`
 	DryRun bool   `json:"dryRun"` // true: it was not done

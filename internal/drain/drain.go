@@ -21,10 +21,10 @@ import (
 	"subctl/internal/words"
 )
 
-// Reads are what must be read of a cluster.
+// Reads lists the objects of a cluster that must be read.
 var Reads = []look.Read{look.ReadGateways, look.ReadNodes}
 
-// Plan is what a command changes.
+// Plan holds the changes that a command makes.
 type Plan struct {
 	// Nodes are the nodes to change, as they are to be.
 	Nodes []*corev1.Node

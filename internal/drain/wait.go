@@ -69,7 +69,7 @@ func areOrIs(names []string) string {
 	return "are"
 }
 
-// shownFlows is how many flows a message lists.
+// shownFlows is the maximum number of flows in a message.
 const shownFlows = 3
 
 // Pending returns what a gateway still does before it is drained, or in service; empty if it is.

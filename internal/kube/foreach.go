@@ -2,7 +2,7 @@ package kube
 
 import "sync"
 
-// atATime is how many requests a command makes at a time: a broker may have 1,000 clustersets.
+// atATime is the number of requests that a command makes at a time: a broker may have 1,000 clustersets.
 const atATime = 8
 
 // ForEach calls f with the index of each item, for some items at a time. After an error, it calls f for no further

@@ -38,7 +38,7 @@ type Failover struct {
 // FailoverFlows is the version of the flows that are measured: runs of others are not added.
 const FailoverFlows = 2
 
-// FailoverRun is what a fault cost once.
+// FailoverRun holds the results of one run with a fault.
 type FailoverRun struct {
 	Gap               float64 // in ms
 	Connections, Lost int     // from pod to pod

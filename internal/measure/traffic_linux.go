@@ -15,7 +15,7 @@ import (
 	"subctl/internal/nstest"
 )
 
-// Path is where TCP connections are measured.
+// Path is the path on which TCP connections are measured.
 //
 // Both ends run on the first CPU. With several CPUs, it makes more of a difference on
 // which of them the kernel happens to handle the packets of a connection than which of
@@ -45,10 +45,10 @@ const (
 // byte takes, differs from connection to connection.
 const congestion = "reno"
 
-// patience is how long a connection may stand still.
+// patience is the time for which a connection may stand still.
 const patience = 20 * time.Second
 
-// roundTrips is how many round trips one measurement takes.
+// roundTrips is the number of round trips in one measurement.
 const roundTrips = 700
 
 // OneCPU binds the threads of namespaces to the first CPU, and with them the programs

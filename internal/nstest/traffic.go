@@ -156,7 +156,7 @@ func segment(c net.Conn) (n int) {
 	return n
 }
 
-// grace is how long an answer may take before Ping counts the packet as lost.
+// grace is the time that an answer may take before Ping counts the packet as lost.
 const grace = 2 * time.Second
 
 // Ping sends so many packets a second, with options of ping(8), until ended is called,

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Format is how data is printed.
+// Format is an output format.
 type Format string
 
 // The formats.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// longest is how long a name may be that Nearest looks at. Some come from other clusters,
-// and comparing takes time.
+// longest is the maximum length of a name that Nearest looks at. Some names come from other
+// clusters, and comparing takes time.
 const longest = 64
 
 // Nearest returns the candidate that a person who wrote name most likely meant; empty
@@ -67,7 +67,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// listed is how many names List writes out.
+// listed is the maximum number of names that List writes out.
 const listed = 10
 
 // List enumerates names, and counts the rest of a long list.

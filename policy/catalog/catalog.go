@@ -31,7 +31,7 @@ type Catalog struct {
 	Policies []*v1alpha1.CablePolicies
 	// Clusters are sorted by ID.
 	Clusters []policy.Cluster
-	// Uses are what the gateways of the cluster report; empty where that was not read.
+	// Uses are the reports of the gateways of the cluster; empty where they were not read.
 	Uses []Use
 
 	namespaces map[string]string                  // by clusterset, on a broker

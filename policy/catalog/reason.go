@@ -29,7 +29,8 @@ type Reason struct {
 	Beaten []Beaten            `json:"beaten"`
 	// Defaults are the clusters' own default drivers, used where no policy matches.
 	Defaults map[string]string `json:"defaultDrivers"`
-	// InUse is what the gateways of this cluster report; empty if it is not one of the two.
+	// InUse are the reports of the gateways of this cluster; empty if it is not one of the
+	// two.
 	InUse []Use `json:"inUse"`
 	// NotObserved is the reason why InUse is empty; empty if it is not.
 	NotObserved string `json:"notObserved"`

@@ -39,7 +39,8 @@ type Rule struct {
 	Pairs       [][2]string `json:"pairs"` // the pairs that it decides, by cluster IDs
 	// SetAside are the pairs for which it is set aside: see policy.Decision.SetAside.
 	SetAside [][2]string `json:"setAside"`
-	// Different is what gateways of this cluster report that is not as the rule decides.
+	// Different are the reports of gateways of this cluster that differ from the decision of
+	// the rule.
 	Different []Use `json:"different"`
 	// NotObserved are the pairs, of Pairs, of which no gateway of this cluster reports anything.
 	NotObserved [][2]string `json:"notObserved"`

@@ -8,8 +8,8 @@ import (
 	"subctl/policy"
 )
 
-// Use is what an active gateway reports of its connection to a gateway of another cluster. Its
-// JSON is part of the output of subctl cable-policy explain, and stays compatible.
+// Use is the report of an active gateway about its connection to a gateway of another cluster.
+// Its JSON is part of the output of subctl cable-policy explain, and stays compatible.
 type Use struct {
 	Cluster       string `json:"cluster"` // of the gateway that reports
 	Gateway       string `json:"gateway"`

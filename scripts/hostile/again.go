@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// mostAgain is how many tests run once more.
+// mostAgain is the maximum number of tests that run once more.
 const mostAgain = 3
 
 // testsFailed are tests that failed.

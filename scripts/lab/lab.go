@@ -15,7 +15,7 @@ import (
 	"subctl/lab/plan"
 )
 
-// lab is where this lab is. What it consists of is written in its directory: cluster.json in each cluster's.
+// lab has the directories of this lab. The directory of each cluster describes the cluster, in cluster.json.
 type lab struct{ dir, kubeconfigs string }
 
 // defaultKubeconfigs is kubeconfigs/ of the repository this binary was built in, else of the working directory.
@@ -36,7 +36,7 @@ func (l *lab) place(n plan.Node) (node.Place, error) {
 	return node.Place{Dir: filepath.Join(l.dir, n.Name()), ClusterDir: l.clusterDir(n.Cluster), Bin: bin}, err
 }
 
-// binDir is where this binary lies, and all others beside it.
+// binDir returns the directory of this binary and all others.
 func binDir() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

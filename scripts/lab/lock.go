@@ -17,7 +17,7 @@ import (
 // --kubeconfigs need be said to `lab up` only, and no other directory is taken for its.
 const lockFile = "/run/" + plan.Prefix + ".lock"
 
-// place is what is in the file.
+// place is the content of the file.
 type place struct{ Dir, Kubeconfigs string }
 
 // lock keeps two commands from building and tearing down at once.

@@ -123,7 +123,8 @@ func (l *lab) up(ctx context.Context, o upOptions) error {
 	return nil
 }
 
-// wanted is what shall be up: what was asked for, and never less than a cluster has already.
+// wanted returns the clusters that are to be up: as requested, and never less than a cluster has
+// already.
 func (o upOptions) wanted(known []plan.Cluster) ([]plan.Cluster, error) {
 	if o.cni == "flannel" {
 		o.cni = plan.FlannelVXLAN

@@ -111,7 +111,7 @@ func verdict(suites []suite, exits []string) (err error) {
 	return err
 }
 
-// saying is what the guest's lines tell.
+// saying holds the information in the guest's lines.
 type saying struct {
 	exits   []string // status of each suite that ended
 	skipped []string // tests
@@ -127,7 +127,7 @@ func (s *saying) add(more saying) {
 	s.failed = append(s.failed, more.failed...)
 }
 
-// before is how many lines are repeated that came before a failure.
+// before is the number of lines before a failure that are repeated.
 const before = 40
 
 // follow copies what the guest prints, and returns what it tells.

@@ -39,8 +39,8 @@ type suite struct {
 	bench string // which of its benchmarks, likewise; empty for none
 }
 
-// suites is what "make test-kernel" runs: the tests for which it matters that the kernel has WireGuard or ESP. The emulated processors are
-// slow, so other tests, such as those of charon's files and messages, run on the machine's own kernel only.
+// suites are the tests that "make test-kernel" runs: tests for which it matters that the kernel has WireGuard or ESP. The emulated
+// processors are slow, so other tests, such as the tests of charon's files and messages, run on the machine's own kernel only.
 var suites = []suite{
 	{pkg: "./internal/nstest", run: "^TestKernel$"}, // prints what the kernel has
 	{pkg: "./dataplane/kernel", run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|AntispoofChangeUnderTraffic)$"},
@@ -54,7 +54,7 @@ var suites = []suite{
 // benchmarks are the packages whose benchmarks tell more of a kernel with WireGuard and ESP than of the machine's own.
 var benchmarks = []string{"./cable/wireguard", "./cable/ipsec"}
 
-// environment is what the tests find in theirs.
+// environment is the environment of the tests.
 var environment = []string{
 	"SUBCTL_REQUIRE_ROOT=1",
 	"SUBCTL_REQUIRE_KERNEL=wireguard,esp,xfrm-interface",
@@ -63,7 +63,7 @@ var environment = []string{
 	measure.Repeat + "=25", // the guest is slow, but nothing disturbs it
 }
 
-// rowsFile is where the guest's benchmarks put what they measure.
+// rowsFile is the file to which the guest's benchmarks write what they measure.
 const rowsFile = "/rows.json"
 
 func main() {

@@ -15,7 +15,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// maxUplinks is how many uplinks there can be.
+// maxUplinks is the maximum number of uplinks.
 const maxUplinks = dataplane.MaxUplinks
 
 // Plan returns what the kernel should hold, and what of the configuration it does not hold. Its first argument is in the
@@ -72,7 +72,7 @@ func (p *plan) add(l *rest.Collection, name string, o dataplane.Object) {
 	}
 }
 
-// maxProblem is how long a message of the report may be, in bytes: an object can have very many mistakes.
+// maxProblem is the maximum length of a message of the report, in bytes: an object can have very many mistakes.
 const maxProblem = 2000
 
 // problem adds a line to the report.

@@ -11,7 +11,7 @@ import (
 // of their own, which therefore is in that zone: forwardings, rules and redirects of the zone are for them, too, and the
 // redirects that translate sources to a virtual address work. Only masquerading is not for them: they would not fit the tunnel any more.
 
-// tunnels are what the firewall has to know of tunnels.
+// tunnels holds the properties of tunnels that the firewall needs.
 type tunnels struct {
 	exist    bool
 	carriers []string // the devices that carry them; the first that is in a zone counts

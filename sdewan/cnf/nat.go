@@ -90,7 +90,7 @@ func destPort(dest, src string) string {
 	return cmp.Or(dest, src)
 }
 
-// translation is what packets are translated, and to what.
+// translation has the conditions of packets that are translated, and the translated address and port.
 type translation struct {
 	proto, unset                                  string
 	family, saddr, mac, sport, daddr, dport, mark string

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Report is what a plan leaves out, and why. A mistake in an object concerns this object alone.
+// Report lists the objects that a plan leaves out, with the reasons. A mistake in an object
+// concerns this object alone.
 type Report []Line
 
 // Line is about one object.

@@ -85,7 +85,7 @@ func neverMatches(text string) bool {
 		slices.ContainsFunc([]string{" ip saddr ", " ip daddr ", " meta nfproto ipv4"}, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// errNeverMatches is what a plan reports about a rule that it leaves out because neverMatches.
+// errNeverMatches is the error about a rule that a plan leaves out because of neverMatches.
 var errNeverMatches = errors.New("family: ipv6, but an address or a zone is of IPv4 only: leave out the family, or what is of IPv4")
 
 // begin inserts a rule at the beginning of a chain, if the table has the chain.

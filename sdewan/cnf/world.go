@@ -8,7 +8,7 @@ import (
 	"subctl/dataplane"
 )
 
-// World is what a plan may look at besides what the REST API has received: the pod's devices, and what is known of them.
+// World is the input of a plan besides what the REST API has received: the pod's devices, and what is known of them.
 type World struct {
 	// Interfaces are the networks of the pod, in the order of the annotation that lists them. The number of an uplink is its place in
 	// this list, from 1.
@@ -22,7 +22,7 @@ type World struct {
 	// API are the addresses and ports at which the pod serves its REST API and the probe of its readiness. Nothing in a plan concerns
 	// their packets, as far as they come from the network of the address: see control.go.
 	API []netip.AddrPort
-	// IPsec is what handles IPsec packets in the pod.
+	// IPsec is the engine that handles IPsec packets in the pod.
 	IPsec dataplane.Engine
 	// Resolved has the IPv4 addresses of Service.FullName, as far as they are known.
 	Resolved map[string]netip.Addr
@@ -30,7 +30,7 @@ type World struct {
 
 // Interface is a network of the pod.
 type Interface struct {
-	// Name is what REST objects call it: the name of its device.
+	// Name is the name in REST objects: the name of its device.
 	Name   string
 	Device string
 	// Gateway is the next hop of its default route. Without one, it is no uplink.

@@ -39,19 +39,21 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Options is how the controller runs. The zero value of each field but Log stands for its default.
+// Options are the settings of the controller. The zero value of each field except Log stands for its default.
 type Options struct {
 	Log *slog.Logger
-	// Port is where pods of CNFs serve HTTPS; 443.
+	// Port is the port on which pods of CNFs serve HTTPS; 443.
 	Port int
 	// ClusterDomain is the domain of the cluster's DNS, which is part of the names in certificates; cluster.local.
 	ClusterDomain string
-	// Workers is how many CNFs are worked on at the same time; 96, of which the first namespace can have half. Most of them wait for answers.
+	// Workers is the number of CNFs that are worked on at the same time; 96, of which the first namespace can have half. Most workers wait
+	// for answers.
 	Workers int
 	// Timeout bounds each request to a pod, RestartTimeout each restart of a service there: see sdewan/rest/client. PodTimeout bounds all
 	// requests of one sync of a pod; 2 min.
 	Timeout, RestartTimeout, PodTimeout time.Duration
-	// Resync is how often a CNF is compared although nothing has changed; 5 min. StatusPeriod is how often CNFStatus objects are written; 30 s.
+	// Resync is the interval at which a CNF is compared although nothing has changed; 5 min. StatusPeriod is the interval at which CNFStatus
+	// objects are written; 30 s.
 	Resync, StatusPeriod time.Duration
 	// RetryFrom and RetryUntil bound the time after which a CNF is tried again, which doubles each time; 500 ms and 30 s.
 	RetryFrom, RetryUntil time.Duration
@@ -64,10 +66,10 @@ type Options struct {
 // busy is after which time a CNF is tried again whose namespace has all the workers that it can have.
 const busy = 200 * time.Millisecond
 
-// podsAtOnce is how many pods of a CNF are synced at the same time.
+// podsAtOnce is the number of pods of a CNF that are synced at the same time.
 const podsAtOnce = 16
 
-// maxWrites is how many statuses and finalizers are written at the same time: as much as an API server of two cores can take.
+// maxWrites is the number of statuses and finalizers that are written at the same time: as much as an API server of two cores can take.
 const maxWrites = 16
 
 func (o *Options) complete() error {
@@ -177,7 +179,7 @@ func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, a
 	return r.syncPods(ctx, c)
 }
 
-// outcome is what became of one pod.
+// outcome is the result of syncing one pod.
 type outcome struct {
 	aim      aim
 	synced   synced

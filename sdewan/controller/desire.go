@@ -9,7 +9,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// aim is what one pod should hold: what the rules of its CNF say about it. Pods of one CNF may differ in their networks.
+// aim is the desired state of one pod, according to the rules of its CNF. Pods of one CNF may differ in their networks.
 type aim struct {
 	desires []desire
 	// mistakes are the rules that cannot be on this pod, by UID.

@@ -35,7 +35,7 @@ const (
 	exposedLabel = "sdewan.subctl.io/service"
 	// serviceBucket is the type of these rules, which the seed has for them.
 	serviceBucket = "k8s-service"
-	// maxExposed is how many ports a Service exposes at most: each becomes an object.
+	// maxExposed is the maximum number of ports that a Service exposes: each becomes an object.
 	maxExposed = 64
 )
 

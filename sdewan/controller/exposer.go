@@ -39,7 +39,8 @@ type exposer struct {
 	active *shares // Services that are worked on
 }
 
-// exposers is how many Services are worked on at the same time, so that namespaces with many ports delay others less. They share nothing.
+// exposers is the number of Services that are worked on at the same time, so that namespaces with many ports delay others less. They
+// share nothing.
 const exposers = 4
 
 // exposersBusy is after which time a Service is tried again whose namespace has all the workers that it can have: it may have thousands of Services.

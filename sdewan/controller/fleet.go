@@ -72,7 +72,8 @@ func (f *fleet) done(m *member, namespace string) {
 	m.large = false
 }
 
-// credentialsFor is how long Secrets are taken for unchanged. A wrong password, or certificate, is looked up at once.
+// credentialsFor is the time for which Secrets are assumed to be unchanged. After a wrong password, or certificate, they are looked
+// up at once.
 const credentialsFor = time.Minute
 
 // of returns the member for a pod of a CNF. Its memory is empty if the containers of the pod have been restarted: then so is the CNF.
@@ -161,7 +162,7 @@ func incarnation(p *corev1.Pod) string {
 	return strings.Join(parts, " ")
 }
 
-// access is how a pod is reached.
+// access has the options with which a pod is reached.
 type access struct{ restclient.Options }
 
 func (a access) digest() [sha256.Size]byte {

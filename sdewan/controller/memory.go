@@ -8,7 +8,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// memory is what the controller remembers of a pod as long as its containers run. All of it can be lost: see owes.
+// memory is the controller's record of a pod, kept as long as the pod's containers run. All of it can be lost: see owes.
 type memory struct {
 	// owed are the services that must be restarted, because objects have changed since the last restart; false: it is known that none have.
 	owed map[string]bool

@@ -24,10 +24,11 @@ import (
 // comes from the API server, and follows it. The address of any other name comes from DNS, and is looked up again from time to time.
 
 const (
-	// dnsAgain is how often a name is looked up again: more often than the addresses of most names may change, and seldom for a resolver.
+	// dnsAgain is the time after which a name is looked up again: shorter than the time in which the addresses of most names may change,
+	// and long for a resolver.
 	dnsAgain   = 30 * time.Second
 	dnsTimeout = 5 * time.Second
-	// dnsForget is when a name that nobody has asked for is forgotten.
+	// dnsForget is the time after which a name that nobody has asked for is forgotten.
 	dnsForget = 10 * time.Minute
 	// dnsAtOnce bounds lookups at the same time. A CNF does not wait for its names for longer than dnsWait.
 	dnsAtOnce = 16
@@ -55,7 +56,7 @@ func newNames(c client.Client, o Options) *names {
 	return &names{client: c, o: o, slots: newShares(dnsAtOnce), known: map[string]lookup{}}
 }
 
-// target is where a CNFService leads to.
+// target is the destination of a CNFService.
 type target struct {
 	address netip.Addr
 	proto   string

@@ -18,7 +18,7 @@ type wanted struct {
 	trusted bool
 }
 
-// desire is what a collection of a CNF should hold.
+// desire is the desired state of a collection of a CNF.
 type desire struct {
 	collection *rest.Collection
 	objects    []wanted // in order, with distinct names

@@ -14,14 +14,14 @@ import (
 	restclient "subctl/sdewan/rest/client"
 )
 
-// maxRounds is how often a pod is compared with what it should hold, at most, until nothing is left to do. An object that depends on
-// another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
+// maxRounds is the maximum number of times that a pod is compared with its desired state, until nothing is left to do. An object
+// that depends on another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
 const maxRounds = 6
 
 // maxHeld bounds the objects of a pod that are in memory, in bytes: 10,000 rules take 5 MiB.
 const maxHeld = 16 << 20
 
-// api is what a pod is asked and told.
+// api is the part of a pod's REST API that the controller uses.
 type api interface {
 	List(context.Context, *rest.Collection) ([]restclient.Item, error)
 	Create(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
@@ -31,7 +31,7 @@ type api interface {
 	Awaits(context.Context) (bool, error)
 }
 
-// synced is what a pod holds, after everything was done that could be done.
+// synced is the state of a pod after everything was done that could be done.
 type synced struct {
 	have map[*rest.Collection]listing
 	// refused has the reason for each object that the pod did not accept, or did not remove.

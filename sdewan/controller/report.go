@@ -61,7 +61,7 @@ const (
 	NoCredentials = "NoCredentials"
 )
 
-// problem is why a rule is not in sync; the zero problem is that it is.
+// problem is the reason why a rule is not in sync; the zero problem means that it is.
 type problem struct {
 	reason  string
 	message string // with the remedy
@@ -77,7 +77,7 @@ func (p problem) byCNF() bool {
 	return slices.Contains([]string{Rejected, RestartFailed, Unreachable, Unauthorized, Untrusted}, p.reason)
 }
 
-// verdict is what is known about a rule after its CNF was synced.
+// verdict is the state of a rule after its CNF was synced.
 type verdict struct {
 	problem
 	gone    bool // no pod holds the object of a deleted rule

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// lifetime is how long the certificates that NewCertificate makes are valid. The CNF is configured through them: should they expire, no
-// rule could be changed, so it is longer than a CNF lives.
+// lifetime is the validity period of the certificates that NewCertificate makes. The CNF is configured through them: should they
+// expire, no rule could be changed, so it is longer than a CNF lives.
 const lifetime = 10 * 365 * 24 * time.Hour
 
-// skew is how much earlier than now certificates are valid: clocks differ.
+// skew is the time before now from which on certificates are valid: clocks differ.
 const skew = time.Hour
 
 // NewPassword returns a random password of 24 characters, of letters, digits, '-' and '_': clients send it without escaping.

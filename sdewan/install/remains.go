@@ -23,7 +23,8 @@ import (
 	"subctl/sdewan/webhook"
 )
 
-// Remains is what Removal finds in a cluster: objects that subctl has created, and the rules of users.
+// Remains holds the objects that Removal finds in a cluster: objects that subctl has created, and the
+// rules of users.
 type Remains struct {
 	Objects []client.Object // in the order of deletion, without the following
 	// Namespace is the namespace of Objects; nil if subctl did not create it. Others are objects in it that are not ours, and keep it.

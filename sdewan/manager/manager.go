@@ -27,17 +27,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Options is how a manager is run.
+// Options are the settings of a manager.
 type Options struct {
 	Config *rest.Config // is not changed
 	Log    *slog.Logger
-	// MetricsAddr is where /metrics is served, and ProbeAddr where /healthz and /readyz are.
+	// MetricsAddr is the address that serves /metrics, and ProbeAddr the address that serves /healthz and /readyz.
 	MetricsAddr, ProbeAddr string
-	// WebhookPort is where the webhooks are served; only for RunWebhooks.
+	// WebhookPort is the port that serves the webhooks; only for RunWebhooks.
 	WebhookPort int
 }
 
-// stopWithin is how long work that has begun may take after the pod is told to stop. What is cut off is done by the next leader.
+// stopWithin is the time that work that has begun may take after the pod is told to stop. Work that is cut off is done by the next leader.
 const stopWithin = 5 * time.Second
 
 // RunController runs the controller until ctx is done. Of several, the one that holds the Lease works.

@@ -22,7 +22,8 @@ const (
 	maxCertificate  = 32 << 10
 )
 
-// Identity is what a Remote with the authentication method pubkey proves itself by, and what it trusts.
+// Identity holds the certificates and keys of a Remote with the authentication method pubkey, and the authorities that it
+// trusts.
 type Identity struct {
 	Certificates [][]byte // DER; the first is that of the first key
 	Keys         [][]byte // DER of PKCS #8: secret

@@ -71,7 +71,8 @@ func (l *Collection) Check(o Object) error {
 	return &Refusal{c.code, c.problems}
 }
 
-// MaxValues is how many values an object has at most. A value of one byte can take a hundred in the memory of a controller, which others use, too.
+// MaxValues is the maximum number of values in an object. A value of one byte can take a hundred in the memory of a controller, which others use,
+// too.
 const MaxValues = 10000
 
 func (c *checker) size(o Object) {

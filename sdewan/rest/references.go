@@ -58,7 +58,7 @@ func (l *Collection) References(o Object) []Reference {
 	return all
 }
 
-// Devices are what a CNF knows of its network, for the references to it.
+// Devices holds the properties of a CNF's network to which objects can refer.
 type Devices struct {
 	Names     []string     // of the devices, which are the interfaces of policies, zones, rules and routes
 	Addresses []netip.Addr // of all devices

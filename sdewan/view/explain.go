@@ -10,7 +10,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Explanation is what a rule means; its JSON is a promise.
+// Explanation is the meaning of a rule; its JSON is a promise.
 type Explanation struct {
 	Namespace string   `json:"namespace"`
 	Kind      string   `json:"kind"`

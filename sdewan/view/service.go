@@ -13,7 +13,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// service is what a CNFService leads to, or why that is unknown here.
+// service is the destination of a CNFService, or the reason why it is unknown here.
 type service struct {
 	object rest.Object
 	err    error

@@ -13,7 +13,7 @@ import (
 	"subctl/sdewan"
 )
 
-// PodStatus is what a pod of a CNF does; its JSON is a promise.
+// PodStatus is the status of a pod of a CNF; its JSON is a promise.
 type PodStatus struct {
 	Namespace   string          `json:"namespace"`
 	Purpose     string          `json:"purpose"`
@@ -34,7 +34,7 @@ type PodStatus struct {
 // maxStatus is the longest answer of a pod that is looked at, in bytes.
 const maxStatus = 1 << 20
 
-// maxIneffective is how many objects without effect are listed for a pod.
+// maxIneffective is the maximum number of objects without effect that are listed for a pod.
 const maxIneffective = 10
 
 // PodStatuses returns what each pod of each CNF does. A pod that has not reported yet has a problem; reports of pods that are gone are left out.

@@ -23,7 +23,7 @@ import (
 	"subctl/sdewan"
 )
 
-// View is what a cluster, or one of its namespaces, holds.
+// View holds the CNFs and the rules of a cluster, or of one of its namespaces.
 type View struct {
 	CNFs     []CNF         // by namespace and purpose
 	Rules    []sdewan.Rule // in the order of sdewan.Kinds, and then of creation

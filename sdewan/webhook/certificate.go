@@ -27,7 +27,7 @@ const (
 	certificateLifetime = 90 * 24 * time.Hour
 )
 
-// skew is how much earlier than now certificates are valid, in parts of their lifetime: clocks differ.
+// skew is the time before now from which on certificates are valid, as a divisor of their lifetime: clocks differ.
 const skew = 24
 
 // newPair returns a certificate for DNS names and IP addresses, and its key, as PEM.
@@ -114,7 +114,7 @@ func turn(data map[string][]byte, names []string, now time.Time, lifetime time.D
 	return true, nil
 }
 
-// renewal is when a certificate is two thirds through its lifetime.
+// renewal returns the time when a certificate is two thirds through its lifetime.
 func renewal(leaf *x509.Certificate) time.Time {
 	return leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
 }

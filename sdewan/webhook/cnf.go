@@ -31,8 +31,8 @@ type pendingCNF struct {
 	until time.Time
 }
 
-// settle is how long an allowed Deployment may take until it exists: the API server stores it after the webhooks. A request for another one
-// with the same label, at the same time, waits so long.
+// settle is the time that an allowed Deployment may take until it exists: the API server stores it after the webhooks. A request for
+// another one with the same label, at the same time, waits so long.
 const settle = 2 * time.Second
 
 // Handle implements admission.Handler.

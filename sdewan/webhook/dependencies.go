@@ -139,7 +139,7 @@ func get(ctx context.Context, reader client.Reader, k sdewan.Kind, namespace, na
 	return rule, nil
 }
 
-// mentioned is how many users of a rule a message names.
+// mentioned is the maximum number of users of a rule that a message names.
 const mentioned = 5
 
 // deletion returns who uses a rule, which therefore cannot be deleted.

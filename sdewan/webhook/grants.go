@@ -18,10 +18,10 @@ import (
 	"subctl/sdewan"
 )
 
-// grants is what the roles of a user allow: lists of types by resources, as in sdewan.BucketAnnotation.
+// grants are the rights that the roles of a user give: lists of types by resources, as in sdewan.BucketAnnotation.
 type grants []map[string][]string
 
-// all is what a role allows that has all rights on everything: who has it could change any role, and the webhooks themselves.
+// all is the right of a role that has all rights on everything: its holder could change any role, and the webhooks themselves.
 var all = map[string][]string{"*": {"*"}}
 
 // allow reports whether one of the grants allows to write rules of a resource and a type.

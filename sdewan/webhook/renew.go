@@ -28,7 +28,7 @@ type certificates struct {
 	options Options
 	names   []string
 	current atomic.Pointer[tls.Certificate]
-	// since is when this replica has first seen that the API server should trust the next certificate, which it is.
+	// since is the time when this replica first saw that the API server should trust the next certificate, which is next.
 	since time.Time
 	next  []byte
 }

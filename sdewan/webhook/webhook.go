@@ -55,7 +55,7 @@ type Options struct {
 	Host string
 	// Hosts are further DNS names or IP addresses by which the API server may reach the webhooks.
 	Hosts []string
-	// Lifetime is how long a certificate is valid; 0 means 90 days. It is renewed after two thirds of this time.
+	// Lifetime is the validity period of a certificate; 0 means 90 days. It is renewed after two thirds of this time.
 	Lifetime time.Duration
 	// Log may be nil.
 	Log *slog.Logger

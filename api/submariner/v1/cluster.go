@@ -22,7 +22,7 @@ const PoliciesAnnotation = "submariner.io/cable-policies"
 // On a cluster's own Cluster it lists the clustersets of the cluster's grant.
 const ClusterSetsAnnotation = "submariner.io/clustersets"
 
-// UnreadMark is what follows the name of such a clusterset.
+// UnreadMark is the character after the name of such a clusterset.
 const UnreadMark = "?"
 
 // Encryption specifies whether pairs of clusters may be connected without encryption.

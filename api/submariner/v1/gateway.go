@@ -126,8 +126,8 @@ type EgressUse struct {
 	BusiestConnections int64  `json:"busiestConnections"`
 }
 
-// EgressPorts is how many connections to one destination an address can have, and EgressPortsScarce is the number from which
-// on the gateway warns: 80 %.
+// EgressPorts is the maximum number of connections from an address to one destination, and EgressPortsScarce is the number
+// from which on the gateway warns: 80 %.
 const (
 	EgressPorts       = 65536
 	EgressPortsScarce = EgressPorts * 80 / 100
@@ -249,7 +249,7 @@ type Connection struct {
 	LatencyRTT *LatencyRTT `json:"latencyRTT,omitempty"`
 }
 
-// StuckAfter is how long a pair may take to change its cable before the change counts as stuck.
+// StuckAfter is the time that a pair may take to change its cable before the change counts as stuck.
 const StuckAfter = 30 * time.Second
 
 // Stuck reports whether the pair has been changing its cable for StuckAfter.

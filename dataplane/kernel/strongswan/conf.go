@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Settings are what a daemon is started with.
+// Settings are the settings with which a daemon is started.
 type Settings struct {
 	Port      int  // UDP, of IKE; 0 for any free port
 	NATPort   int  // UDP, of IKE and of ESP in UDP through a translation (RFC 3948)

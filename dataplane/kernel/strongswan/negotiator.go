@@ -35,7 +35,7 @@ type negotiator struct {
 // initiation is a child of a loaded connection that is to be initiated.
 type initiation struct{ conn, child string }
 
-// wait is when a tunnel that is down is tried (again).
+// wait has the time of the next try of a tunnel that is down, and the number of tries.
 type wait struct {
 	next  time.Time
 	tries int
@@ -44,14 +44,15 @@ type wait struct {
 const (
 	lookBusy = 500 * time.Millisecond // between looks while something is down
 	lookIdle = 5 * time.Second        // between looks while all is well
-	// secondAfter is how long the second end waits for the first to begin.
+	// secondAfter is the time for which the second end waits for the first to begin.
 	secondAfter = 1500 * time.Millisecond
 	// slowestTry bounds the time between two tries.
 	slowestTry = 10 * time.Second
-	// sharedAfter is how long new keys have been up when both ends have them. The responder has
-	// them first: if it ended the old ones at once, the initiator might have neither.
+	// sharedAfter is the age from which on both ends have new keys. The responder has them
+	// first: if it ended the old keys at once, the initiator might have neither.
 	sharedAfter = 2 * time.Second
-	// settledAfter is how long both ends have had time to end what is outdated for them.
+	// settledAfter is the age of new keys from which on both ends have had time to end the keys
+	// that are outdated for them.
 	settledAfter = 30 * time.Second
 )
 

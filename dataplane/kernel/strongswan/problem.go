@@ -8,7 +8,7 @@ import (
 	"github.com/strongswan/govici/vici"
 )
 
-// Problem is what keeps a tunnel from coming up.
+// Problem is the reason why a tunnel does not come up.
 type Problem string
 
 // The problems. The text before the colon is the name of the IKEv2 notification (RFC

@@ -25,7 +25,7 @@ import (
 // Leaf holds a node's own processes under v2, beside the kubelet's kubepods: a v2 cgroup has processes or children, not both.
 const Leaf = "system"
 
-// Tree is where the machine has its hierarchies mounted.
+// Tree has the directories where the machine has its hierarchies mounted.
 type Tree struct {
 	v1 []string // one per set of controllers
 	v2 string   // the unified hierarchy, or ""

@@ -19,7 +19,7 @@ import (
 	"subctl/lab/plan"
 )
 
-// netnsDir is where `ip netns` keeps its names: ours shall be seen there.
+// netnsDir is the directory in which `ip netns` keeps its names, so that it lists ours.
 const netnsDir = "/run/netns"
 
 // In runs f in a network namespace, on a thread of its own. What f starts belongs to that namespace.

@@ -21,7 +21,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Image is what to write.
+// Image describes an image to write.
 type Image struct {
 	Name       string   // NAME:TAG
 	Layers     []string // directories, or FILE=/PATH for a single executable; each becomes a layer, later ones on top

@@ -12,7 +12,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// etcdAttempts is how often free ports are looked for: between finding and using them somebody else may take one.
+// etcdAttempts is the number of times that free ports are looked for: another program may take a port before it
+// is used.
 const etcdAttempts = 5
 
 // startEtcd runs etcd in this process and returns its URL.

@@ -47,8 +47,8 @@ func (r *reaper) flannel(node string) error {
 	return errors.New("flanneld has no subnet after 60 s: see flanneld.log")
 }
 
-// bridge is what flannel's own CNI plugin, which is not in the module proxy, would hand on to the plugin bridge, given the
-// "delegate" of flannel's manifest and what flanneld wrote.
+// bridge returns the configuration that flannel's own CNI plugin, which is not in the module proxy, would hand on to the
+// plugin bridge, given the "delegate" of flannel's manifest and the output of flanneld.
 func bridge(subnetEnv string) (string, error) {
 	value := map[string]string{}
 	for line := range strings.Lines(subnetEnv) {

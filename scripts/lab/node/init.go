@@ -16,7 +16,7 @@ import (
 	"subctl/lab/cgroup"
 )
 
-// restartDelay is how long a component that ended stays down, as with a unit of systemd.
+// restartDelay is the time for which a component that ended stays down, as with a unit of systemd.
 const restartDelay = time.Second
 
 // Init is the first process of a node. It returns only when it cannot be one; when it ends, everything in the node ends.

@@ -20,7 +20,7 @@ import (
 	"subctl/lab/process"
 )
 
-// Place is where a node keeps its things, and where its cluster and the lab's binaries keep theirs.
+// Place has the directories of a node, of its cluster and of the lab's binaries.
 type Place struct{ Dir, ClusterDir, Bin string }
 
 // Start boots a node whose network namespace is there. It does not wait for it to be Ready.

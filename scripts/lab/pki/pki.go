@@ -29,7 +29,7 @@ type Set struct {
 	caKey *ecdsa.PrivateKey
 }
 
-// Config is what certificates must say of a cluster.
+// Config holds the properties of a cluster that its certificates contain.
 type Config struct {
 	Name    string   // of the cluster
 	Dir     string   // pki/ and *.kubeconfig are written here

@@ -24,7 +24,7 @@ const (
 	// MaxNodes keeps node addresses (.11 and up) clear of the gateway (.254), with room to spare.
 	MaxNodes = 50
 
-	// APIPort is where each cluster's API server listens, on an address of its own.
+	// APIPort is the port of each cluster's API server, on an address of its own.
 	APIPort = 6443
 )
 

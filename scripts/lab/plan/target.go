@@ -50,7 +50,7 @@ func FindNode(clusters []Cluster, name string) (Node, error) {
 // not matter, so that what pods send without encapsulation is cut as well.
 type Cut struct{ Link, Addr string }
 
-// Between is what severs two groups of ports from each other, both ways.
+// Between returns the cuts that sever two groups of ports from each other, both ways.
 func Between(a, b []Port) []Cut {
 	var cuts []Cut
 	for _, x := range a {
@@ -63,7 +63,7 @@ func Between(a, b []Port) []Cut {
 	return SortCuts(cuts)
 }
 
-// Alone is what severs a group of ports from everything else, but not from each other.
+// Alone returns the cuts that sever a group of ports from everything else, but not from each other.
 func Alone(clusters []Cluster, group []Port) []Cut {
 	rest := []Port{Host}
 	for _, c := range clusters {

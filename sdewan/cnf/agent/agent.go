@@ -42,12 +42,13 @@ type Kernel struct {
 	Forward func(devices []string) error
 }
 
-// Options are what an Agent needs. All fields are required unless stated otherwise.
+// Options are the settings and the functions that an Agent needs. All fields are required unless stated otherwise.
 type Options struct {
 	// Attachments are the networks of the pod, and Uplinks what is known of them, by the names of networks.
 	Attachments []sdewan.Attachment
 	Uplinks     map[string]sdewan.Uplink
-	// API is where the REST API and the probe are served; an unspecified address stands for the addresses of the device of the default route.
+	// API lists the addresses that serve the REST API and the probe; an unspecified address stands for the addresses of the device of the
+	// default route.
 	API []netip.AddrPort
 	// Config returns what the REST API has received.
 	Config func() rest.Config

@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// maxIneffective is how many objects without effect a status has at most, and maxReason how many bytes of each reason.
+// maxIneffective is the maximum number of objects without effect in a status, and maxReason the maximum size of each
+// reason, in bytes.
 const maxIneffective, maxReason = 50, 400
 
 type effectStatus struct {

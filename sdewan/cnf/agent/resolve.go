@@ -14,7 +14,8 @@ import (
 // hostname matches the names that are looked up.
 var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// patience is how long one look-up may take, soon when names without an address are looked up again, and lookups how many run at once.
+// patience is the time limit of one lookup, soon the time until names without an address are looked up again, and lookups the maximum
+// number of lookups at once.
 const (
 	patience = 5 * time.Second
 	soon     = 2 * time.Second

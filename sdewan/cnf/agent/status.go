@@ -14,7 +14,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// maxConnections is how many connections a status has at most.
+// maxConnections is the maximum number of connections in a status.
 const maxConnections = 10000
 
 // Devices returns the devices to which objects of the REST API may refer; nil until they are known.

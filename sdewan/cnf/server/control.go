@@ -9,7 +9,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// reportTime is how long reading a status may take.
+// reportTime is the time that reading a status may take.
 const reportTime = 10 * time.Second
 
 // control answers a request for what is not a collection. parts is the path after sdewan/v1.

@@ -25,7 +25,7 @@ const (
 	stopTime   = 3 * time.Second
 )
 
-// Listeners are where a Server listens.
+// Listeners are the listeners and the certificate of a Server.
 type Listeners struct {
 	HTTPS net.Listener
 	HTTP  net.Listener // of the probe; optional

@@ -15,7 +15,8 @@ import (
 const (
 	// maxBody is the largest object, in bytes: a remote with many certificates has some 100 KiB.
 	maxBody = 1 << 20
-	// maxDiscarded is how much of a body that is too large is read nevertheless: many clients see no answer before they have sent all of it.
+	// maxDiscarded is the number of bytes of a body that are read although it is too large: many clients see no answer before they have sent
+	// all of it.
 	maxDiscarded = 16 << 20
 )
 

@@ -18,7 +18,7 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Options are what a Server needs. All fields are required unless stated otherwise.
+// Options are the settings and the functions that a Server needs. All fields are required unless stated otherwise.
 type Options struct {
 	Store *Store
 	// Password returns the password of the user root. Nobody can log in while it fails, or returns "".
@@ -46,7 +46,7 @@ type Server struct {
 	reports chan struct{} // has an element for each status that is being read
 }
 
-// maxReports is how many statuses are read at once: some are large.
+// maxReports is the maximum number of statuses that are read at once: some are large.
 const maxReports = 2
 
 // New returns a Server.

@@ -11,14 +11,14 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// maxObjects is how many objects a collection holds at most, and maxZones how many zones there are: each has a rule for each other one.
+// maxObjects is the maximum number of objects in a collection, and maxZones the maximum number of zones: each zone has a rule for each other one.
 const (
 	maxObjects = 10000
 	maxZones   = 128
 )
 
-// maxSize is how many bytes all objects take at most, as sizeOf counts. The controller keeps all objects of a CNF in memory while it compares them, and a
-// CNF that holds more than the controller reads would be cut off from it for good.
+// maxSize is the maximum size of all objects, in bytes, as sizeOf counts. The controller keeps all objects of a CNF in memory while it compares them, and
+// a CNF that holds more than the controller reads would be cut off from it for good.
 const maxSize = 12 << 20
 
 // most returns how many objects a collection holds at most.
@@ -35,14 +35,14 @@ var (
 	errConflict = errors.New("exists")
 )
 
-// fullError is what a CNF holds already, and no more of.
+// fullError names the objects of which a CNF can hold no more.
 type fullError string
 
 func (e fullError) Error() string {
 	return fmt.Sprintf("the CNF holds %s and no more: delete others", string(e))
 }
 
-// Store is what a CNF has been told. Readers see a state as a whole, and never wait for writers; a change that is refused changes nothing.
+// Store holds the objects of a CNF. Readers see a state as a whole, and never wait for writers; a change that is refused changes nothing.
 type Store struct {
 	file string
 

@@ -48,7 +48,7 @@ func (c *Client) Restart(ctx context.Context, service string, objects []rest.Obj
 	return err
 }
 
-// Module is what a module of the CNF reports, or why it cannot.
+// Module is the report of a module of the CNF, or the reason why it has none.
 type Module struct {
 	Name   string          `json:"name"`
 	Status json.RawMessage `json:"status,omitempty"`

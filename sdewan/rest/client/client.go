@@ -19,9 +19,9 @@ import (
 	"subctl/internal/secret"
 )
 
-// Options is how a CNF is reached. All fields are required except the times.
+// Options are the settings with which a CNF is reached. All fields are required except the times.
 type Options struct {
-	// Address is where the CNF listens, as host:port.
+	// Address is the address of the CNF, as host:port.
 	Address string
 	// Name is the name in the CNF's certificate: see PodName.
 	Name string

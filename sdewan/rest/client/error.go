@@ -15,7 +15,7 @@ import (
 	"subctl/internal/secret"
 )
 
-// Class is what an error is due to, and so what may help.
+// Class is the cause of an error, and so determines what may help.
 type Class int
 
 const (

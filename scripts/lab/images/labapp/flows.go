@@ -24,7 +24,7 @@ const (
 	underWay   = time.Second            // for answers that are under way when a UDP flow ends
 )
 
-// controlRate is how many datagrams of the control are sent per second, at most: it must not make the machine busy itself.
+// controlRate is the maximum number of datagrams of the control per second: it must not make the machine busy itself.
 const controlRate = 100
 
 // ownPorts hands out the local ports of flows, each once. Flows to the same target have the same remainder: where the targets are a Service

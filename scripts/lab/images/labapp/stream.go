@@ -128,7 +128,7 @@ func untilStdinEnds(ctx context.Context) context.Context {
 	return ctx
 }
 
-// missed is how late a datagram is left out.
+// missed is the delay from which on a datagram is left out.
 const missed = 20 * time.Millisecond
 
 // header is the size of the smallest datagram, in bytes. Its number is at the beginning.
