@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -171,9 +170,10 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Owners returns the identities that have the PSK, as far as they are known.
-func (r IKERemote) Owners() []string {
-	return slices.DeleteFunc([]string{r.LocalID, r.RemoteID}, func(id string) bool { return id == "" })
+// Anybody reports whether the other end may have any identity, or any of a pattern such as *.example.org. Who knows the PSK
+// then passes for all of them.
+func (r IKERemote) Anybody() bool {
+	return r.RemoteID == "" || strings.HasPrefix(r.RemoteID, "%any") || strings.Contains(r.RemoteID, "*")
 }
 
 // Remoter is a Target that reports on the IKERemotes that it holds.

@@ -163,6 +163,7 @@ shop/one Success: allocated 242.0.0.30
 	c.remove(many)
 	many.Spec.NumberOfIPs, many.ResourceVersion = new(3), "edited"
 	c.objects = append(c.objects, many)
+	c.settle()
 	mesh.List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = true
 	for _, name := range []string{"gw-1", "gw-2", "worker"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -202,6 +203,21 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	c.settle()
 	require.Empty(t, report().UpdateStatus)
 	require.Equal(t, conditions, mesh.Find[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...), "one").Status.Conditions, "it was not written again")
+}
+
+// Where there are too few addresses for as many as gateways usually get, each gateway gets fewer, rather than none.
+func TestEgressOfManyGatewaysInASmallNetwork(t *testing.T) {
+	many := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("many"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)}}
+	c := newGlobalCluster(t, many)
+	c.settle()
+	require.Contains(t, c.text(), "cluster-egress.submariner.io 8 allocated")
+	for _, name := range []string{"gw-1", "gw-2"} {
+		c.add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}})
+	}
+	mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0].Spec.MultiActiveGatewayEnabled = true
+	c.settle()
+	require.Contains(t, c.text(), "gw-1-cluster-egress.submariner.io 5 allocated")
+	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 5 allocated")
 }
 
 // Each of several active gateways uses a limited number of addresses. GlobalEgressIPs whose addresses exceed it report NoRoom.

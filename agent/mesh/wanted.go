@@ -115,16 +115,20 @@ func (w *wanted) readGateways(s Snapshot) {
 }
 
 func (w *wanted) compareEgress(s Snapshot) {
-	have := map[string]bool{}
+	have, freed := map[string]bool{}, 0
 	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
 		have[o.Name] = true
 		if IsOurs(o) && o.DeletionTimestamp == nil && !slices.Contains(w.egress, o.Name) {
 			w.needless = append(w.needless, drawn{o})
+			freed += len(o.Status.AllocatedIPs)
 		}
+	}
+	n := submarinerv1.DefaultClusterEgressIPs
+	if news := len(slices.DeleteFunc(slices.Clone(w.egress), func(name string) bool { return have[name] })); news > 0 && s.Allocated != nil {
+		n = max(1, min(n, (s.Allocated.Usage().Free()+freed)/news)) // fewer, rather than none
 	}
 	for _, name := range w.egress {
 		if !have[name] {
-			n := submarinerv1.DefaultClusterEgressIPs
 			w.missing = append(w.missing, drawn{&submarinerv1.ClusterGlobalEgressIP{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Ours()},
 				Spec:       submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: &n},

@@ -39,6 +39,9 @@ func (s *streams) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !s.begin(false) {
 		select {
 		case <-r.Context().Done():
+			if r.Body != nil {
+				_ = r.Body.Close()
+			}
 			return nil, context.Cause(r.Context())
 		case s.alone <- struct{}{}:
 		}

@@ -112,6 +112,31 @@ func TestIPsecWrongKey(t *testing.T) {
 	require.Empty(t, a.state().Message)
 }
 
+// An end that knows the key of one tunnel cannot pass for the other end of another tunnel. (The daemon here, which is not hostile, would
+// end the tunnel at once, as it does not know the other key.)
+func TestHostileIPsecOtherEndsKey(t *testing.T) {
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	defer log.Close()
+	stderr := os.Stderr
+	os.Stderr = log // which charon inherits
+	t.Cleanup(func() { os.Stderr = stderr })
+	a, b := ipsecPair(t, nil)
+	own := dataplane.Secret{9}
+	known, third := a.tunnel(), testTunnel(1, 3, func(t *dataplane.Tunnel) { t.Remote, t.Initiative = ip("192.0.2.2"), dataplane.InitiateSecond })
+	known.PSK, known.Remote = own, ip("192.0.2.9")
+	a.plan(third)
+	require.NoError(t, a.want.Add(known))
+	a.sync()
+	b.plan(testTunnel(2, 1, func(t *dataplane.Tunnel) { t.LocalID, t.PSK, t.Initiative = "gw3", own, dataplane.InitiateFirst }))
+	b.sync()
+	require.Eventually(t, func() bool { return strings.Contains(b.state().Message, "AUTHENTICATION_FAILED") }, 30*time.Second, 50*time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // until everything is logged
+	said, err := os.ReadFile(log.Name())
+	require.NoError(t, err)
+	require.NotContains(t, string(said), "established between", "gw2 passes for gw3")
+}
+
 // It is noticed when the other side disappears, and when it returns.
 func TestIPsecDeadPeer(t *testing.T) {
 	a, b := ipsecPair(t, nil)

@@ -42,12 +42,16 @@ func (p *plan) ipsec() {
 		p.put(dataplane.IKEDaemon{Port: dataplane.IPsecPort, IKEPort: dataplane.IKEPort, Device: dataplane.CNFTunnelDevice, Mark: dataplane.TunnelMark})
 		p.put(dataplane.IPsecInterface{Name: dataplane.CNFTunnelDevice, MTU: tunnelMTU, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}})
 	}
+	several := severalKeys(p.config.Remotes)
 	for i := range p.config.Remotes {
 		r := &p.config.Remotes[i]
 		if !runs {
 			p.problem(rest.Remotes, r.Name, "the pod has no %s: what is for the networks of the tunnel is dropped", cmp.Or(p.world.IPsec.Missing, "IPsec"))
 		}
 		o, wrong, err := p.remote(r)
+		if err == nil && several && len(o.PSK) > 0 && o.Anybody() {
+			err = errors.New("its pre-shared key belongs to any identity, and other connections have other keys, whose other ends anyone with this key could pass for: set remote_identifier, or use certificates")
+		}
 		if err != nil {
 			p.problem(rest.Remotes, r.Name, "%v", err)
 		} else if runs {
@@ -63,6 +67,19 @@ func (p *plan) ipsec() {
 		}
 		p.tunnels.carriers = append(p.tunnels.carriers, p.carriers(o.Gateway)...)
 	}
+}
+
+// severalKeys reports whether Remotes have different pre-shared keys.
+func severalKeys(remotes []rest.Remote) bool {
+	keys := map[string]bool{}
+	for i := range remotes {
+		if r := &remotes[i]; r.Auth == "psk" {
+			if key, err := presharedKey(r.PreSharedKey); err == nil {
+				keys[string(key)] = true
+			}
+		}
+	}
+	return len(keys) > 1
 }
 
 // remote returns the connection of a Remote. With an error it has the children that could be planned nevertheless. Those that could

@@ -96,6 +96,27 @@ func TestPlanIPsec(t *testing.T) {
 	}
 }
 
+// A pre-shared key of no certain identity would let the other end pass for the other ends of all connections.
+func TestHostileKeyOfAnybody(t *testing.T) {
+	remote := func(name, id, key, subnet string) rest.Remote {
+		return rest.Remote{Name: name, Gateway: "any", Auth: "psk", PreSharedKey: key, LocalID: "hub", RemoteID: id,
+			Connections: []rest.Connection{{Name: "c", Type: "tunnel", Mode: "add", RemoteSubnet: subnet}}}
+	}
+	w := World{IPsec: dataplane.Engine{Name: dataplane.EngineKernel}}
+	site, other := remote("site", "edge-a", "x", "10.1.0.0/24"), remote("other", "edge-b", "y", "10.2.0.0/24")
+	_, report := planned(t, w, nil, site, other)
+	require.Empty(t, report)
+	_, report = planned(t, w, nil, site, remote("guests", "", "x", "10.3.0.0/24"))
+	require.Empty(t, report, "the same key proves the same")
+	for _, id := range []string{"", "%any", "*.example.org"} {
+		text, report := planned(t, w, nil, site, remote("guests", id, "y", "10.3.0.0/24"))
+		require.Contains(t, report, "ipsec/remotes/guests: its pre-shared key belongs to any identity")
+		require.Contains(t, report, "set remote_identifier")
+		require.NotContains(t, report, "ipsec/remotes/site")
+		require.Contains(t, text, "blackhole 10.3.0.0/24", "packets leave in clear because of a mistake")
+	}
+}
+
 // The device of tunnels is in the zone of the device that carries them, for all but masquerading.
 func TestTunnelsAndZones(t *testing.T) {
 	w := World{

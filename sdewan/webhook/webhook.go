@@ -86,8 +86,13 @@ func AddToManager(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	certificates := newCertificates(mgr.GetClient(), mgr.GetAPIReader(), o)
 	server := webhook.NewServer(webhook.Options{Host: o.Host, Port: cmp.Or(o.Port, Port), TLSOpts: certificates.tls()})
+	mux := http.NewServeMux()
 	for path, handler := range handlers(mgr.GetScheme(), mgr.GetClient(), mgr.GetAPIReader(), o) {
-		server.Register(path, &webhook.Admission{Handler: handler})
+		mux.Handle(path, &webhook.Admission{Handler: handler})
+	}
+	bounded := newBudget(mux) // one for all
+	for _, path := range []string{cnfPath, dependenciesPath, permissionPath} {
+		server.Register(path, bounded)
 	}
 	if err := addWatch(mgr); err != nil {
 		return err

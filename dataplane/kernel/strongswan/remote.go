@@ -83,7 +83,11 @@ func (i *Instance) LoadRemote(r dataplane.IKERemote, ifID, mark uint32, userspac
 			}
 		}
 		if len(r.PSK) > 0 {
-			secret := map[string]any{"id": name, "type": "IKE", "data": string(r.PSK), "owners": r.Owners()}
+			owners := []string{} // of everybody
+			if !r.Anybody() {
+				owners = []string{r.RemoteID} // see Load
+			}
+			secret := map[string]any{"id": name, "type": "IKE", "data": string(r.PSK), "owners": owners}
 			if _, err := request(v, "load-shared", secret); err != nil {
 				return errors.New("charon refuses the pre-shared key")
 			}
