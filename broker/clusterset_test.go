@@ -173,6 +173,14 @@ func TestHostileMemberPublishesNoGrant(t *testing.T) {
 			removal, err := brokertest.Administrator().Public().Revocation(published.Annotations[submarinerv1.RevocationAnnotation])
 			require.NoError(t, err)
 			require.Equal(t, trust.Revocation{Cluster: "east", Set: "a", Serial: now.UnixMilli()}, removal)
+
+			t.Log("and its removal stands when it shows a grant that it has hidden")
+			hidden := brokertest.Cluster("base", "east")
+			brokertest.Annotate(hidden, submarinerv1.GrantAnnotation, brokertest.IdentityIn("east", "default", "a", "c").Grant)
+			require.NoError(t, c.Create(t.Context(), hidden))
+			renewed, err := broker.ChangeSets(t.Context(), c, "base", []string{"default", "a", "c"}, broker.SetChange{Cluster: "east", Remove: []string{"c"}}, broker.Reservation{}, brokertest.Administrator(), now)
+			require.NoError(t, err)
+			require.Equal(t, []string{"default"}, renewed.Sets)
 		})
 	}
 }

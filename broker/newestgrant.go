@@ -93,6 +93,12 @@ func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount
 			newest.Sets, newest.Whole = slices.Concat(newest.Sets, g.Sets), newest.Whole || g.Whole
 		}
 	}
+	for i, set := range sets { // a member may have hidden this grant while it was removed: see removeWithoutGrant
+		r, err := administrator.Revocation(clusters[i].Annotations[submarinerv1.RevocationAnnotation])
+		if err == nil && r.Cluster == change.Cluster && r.Set == set && r.Serial >= newest.Authority() {
+			newest.Sets = slices.DeleteFunc(newest.Sets, func(s string) bool { return s == set })
+		}
+	}
 	if newest.Serial == 0 {
 		return newest, unprovenError{errors.Join(append(errs, fmt.Errorf("cluster %s has published no valid grant yet: wait until it has joined (subctl show clusters), or check that the join file is of this broker", change.Cluster))...)}
 	}
@@ -139,6 +145,13 @@ func (r Reservation) awaitGrant(ctx context.Context, c client.Client, sa *corev1
 			return grant, cmp.Or(err, why)
 		}
 	}
+	defer func() {
+		if err != nil {
+			for _, set := range change.Add {
+				err = errors.Join(err, expel(context.WithoutCancel(ctx), c, sa.Namespace, set, change.Cluster))
+			}
+		}
+	}()
 	for _, set := range change.Add {
 		if err := r.add(ctx, c, sa, set, change.Cluster); err != nil {
 			return grant, fmt.Errorf("adding cluster %s to clusterset %s: %w", change.Cluster, set, err)
@@ -160,9 +173,6 @@ func (r Reservation) awaitGrant(ctx context.Context, c client.Client, sa *corev1
 	}
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		err = why
-	}
-	for _, set := range change.Add {
-		err = errors.Join(err, expel(context.WithoutCancel(ctx), c, sa.Namespace, set, change.Cluster))
 	}
 	return trust.Grant{}, err
 }

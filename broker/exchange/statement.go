@@ -72,6 +72,8 @@ func (t Table) CheckProof(o client.Object, administrator trust.PublicKey, set, m
 			return err
 		case g.Cluster != maker:
 			return fmt.Errorf("its grant is of cluster %.70q", g.Cluster)
+		case !g.IsIn(set):
+			return fmt.Errorf("the grant of cluster %s is not for clusterset %s", maker, set)
 		}
 		key = g.Key
 	}

@@ -61,7 +61,7 @@ func ReadBrokerPolicies(ctx context.Context, c client.Client, b *v1alpha1.Broker
 func refusedPolicies(set catalog.Set, administrator trust.PublicKey) map[int]string {
 	grants, out := map[string]string{}, map[int]string{}
 	for _, c := range set.Clusters {
-		grants[c.Spec.ClusterID] = c.Annotations[submarinerv1.GrantAnnotation]
+		grants[submarinerv1.MakerOf(&c, c.Spec.ClusterID)] = c.Annotations[submarinerv1.GrantAnnotation]
 	}
 	for i := range set.Policies {
 		p := &set.Policies[i]

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"subctl/sdewan/rest"
 )
@@ -97,6 +98,24 @@ func cmpOr(b json.RawMessage, otherwise string) []byte {
 	return b
 }
 
+// unfinished follows the name of the file in the names of files that save writes.
+const unfinished = ".subctl-"
+
+// clean removes what a program has left that was killed in save: it has secrets, and takes room.
+func clean(name string) error {
+	folder := filepath.Dir(name)
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // save says so
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), filepath.Base(name)+unfinished) {
+			err = errors.Join(err, os.Remove(filepath.Join(folder, e.Name())))
+		}
+	}
+	return err
+}
+
 // save replaces the file: whenever the machine stops, the file is the old or the new one.
 func save(name string, c *rest.Config) (err error) {
 	st := state{Version: version, Objects: map[string]json.RawMessage{}, Stopped: c.Stopped, Awaiting: c.Awaiting}
@@ -110,7 +129,7 @@ func save(name string, c *rest.Config) (err error) {
 		return err
 	}
 	folder := filepath.Dir(name)
-	f, err := os.CreateTemp(folder, filepath.Base(name)+".*") // with mode 0600
+	f, err := os.CreateTemp(folder, filepath.Base(name)+unfinished+"*") // with mode 0600
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,9 @@ func TestFile(t *testing.T) {
 	require.NoError(t, s.put(rest.Forwardings, &rest.Forwarding{Name: "f", Src: "b", Dest: "a"}, nil, true))
 	require.NoError(t, s.delete(rest.Forwardings, "f"))
 	require.NoError(t, s.stop("mwan3", true))
+	for _, name := range []string{file + unfinished + "1", file + ".bak"} { // of a program that was killed, and of somebody else
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
+	}
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
@@ -30,7 +33,8 @@ func TestFile(t *testing.T) {
 	require.Equal(t, " <x> ", again.current.Load().Zones[0].ExtraSrc)
 	left, err := os.ReadDir(filepath.Dir(file))
 	require.NoError(t, err)
-	require.Len(t, left, 1, "temporary files stay")
+	require.Len(t, left, 2, "temporary files stay")
+	require.Equal(t, "state.json.bak", left[1].Name())
 
 	// What cannot be written is refused, and changes nothing.
 	s.file = filepath.Join(t.TempDir(), "missing", "state.json")

@@ -61,6 +61,9 @@ func OpenStore(file string) (*Store, error) {
 		if c, err = load(file); err != nil {
 			return nil, err
 		}
+		if err := clean(file); err != nil {
+			return nil, fmt.Errorf("removing unfinished copies of %s: %w", file, err)
+		}
 	}
 	for _, l := range rest.Collections {
 		for _, o := range c.List(l) {
