@@ -49,6 +49,7 @@ func TestIPsecRecovers(t *testing.T) {
 			_, err := a.ns.Try("ping -c1 -W1 -I 10.1.0.1 10.2.0.1")
 			return now != 0 && now != killed && err == nil
 		}, 30*time.Second, 50*time.Millisecond)
+		time.Sleep(time.Second) // of which packets are answered
 		requireFew(t, 10*50, ended)
 	}
 }
