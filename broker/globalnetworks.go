@@ -31,12 +31,17 @@ import (
 // Nobody has to release a network: an entry counts while the service account is there for which it was
 // made. Uninstalling deletes that account, and so does the administrator's revocation.
 
+// GlobalnetClusterSize returns the number of addresses in the network of a cluster that does not specify it, on a broker with globalnet.
+func GlobalnetClusterSize(b *v1alpha1.Broker) uint {
+	return cmp.Or(b.Spec.DefaultGlobalnetClusterSize, globalnet.DefaultClusterSize)
+}
+
 // GlobalnetInfo returns the globalnet settings of a broker; zero without globalnet.
 func GlobalnetInfo(b *v1alpha1.Broker) (globalnet.Info, error) {
 	if !b.Spec.GlobalnetEnabled {
 		return globalnet.Info{}, nil
 	}
-	info, err := globalnet.Parse(b.Spec.GlobalnetCIDRRange, cmp.Or(b.Spec.DefaultGlobalnetClusterSize, globalnet.DefaultClusterSize))
+	info, err := globalnet.Parse(b.Spec.GlobalnetCIDRRange, GlobalnetClusterSize(b))
 	if err != nil {
 		return info, fmt.Errorf("Broker %s/%s: %w: correct it with subctl deploy-broker --globalnet --globalnet-cidr-range", b.Namespace, b.Name, err)
 	}

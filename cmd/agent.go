@@ -94,7 +94,8 @@ func (o *agentOptions) run(ctx context.Context) error {
 	if o.options.Config, err = o.podConfig(); err != nil {
 		return err
 	}
-	if o.options.Kernel = agent.NoKernel(); !o.options.Role.Nodeless() {
+	o.options.Kernel = agent.NoKernel()
+	if !o.options.Role.Nodeless() {
 		if o.options.Kernel, err = newKernel(); err != nil {
 			return err
 		}

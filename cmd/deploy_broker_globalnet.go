@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +43,7 @@ func (o *deployBrokerOptions) planGlobalnet(ctx context.Context, c client.Client
 			cidr = b.Spec.GlobalnetCIDRRange
 		}
 		if !o.flags.Changed("globalnet-cluster-size") {
-			size = cmp.Or(b.Spec.DefaultGlobalnetClusterSize, globalnet.DefaultClusterSize)
+			size = broker.GlobalnetClusterSize(b)
 		}
 	}
 	o.render.Globalnet = globalnet.Info{}

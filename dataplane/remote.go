@@ -170,8 +170,8 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Anybody reports whether the other end may have any identity, or any of a pattern such as *.example.org. Who knows the PSK
-// then passes for all of them.
+// Anybody reports whether the other end may have any identity, or any of a pattern such as *.example.org. Anyone
+// who knows the PSK can then claim each of these identities.
 func (r IKERemote) Anybody() bool {
 	return r.RemoteID == "" || strings.HasPrefix(r.RemoteID, "%any") || strings.Contains(r.RemoteID, "*")
 }

@@ -24,7 +24,7 @@ type Memory struct {
 	holder  map[int]string     // the UIDs of the objects that hold addresses; empty after a restart
 }
 
-// pending holds the addresses that the status of an object may have, besides those that the cache shows. A write
+// pending holds the addresses that may be in the status of an object although the cache does not show them yet. A write
 // succeeds only if nobody has changed the object since the version from which it was made. So once the cache
 // shows another version, it also shows the write, or the write has failed.
 type pending struct {

@@ -129,11 +129,12 @@ func (i Info) Choose(r NetworkRequest, record Record) (netip.Prefix, error) {
 // Bits returns the prefix length of a network of ClusterSize addresses, rounded up to a power of two.
 func (i Info) Bits() int { return 32 - bits.Len(i.ClusterSize-1) }
 
-// enlarge tells how to enlarge the range, so that there is a network of the prefix length besides those of others.
+// enlarge returns the remedy for a range that is too small: the command that enlarges it, so that it has a free network of the
+// prefix length.
 func (i Info) enlarge(others Record, length int) string {
 	const command = "let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range "
-	for bits := min(i.Range.Bits(), length) - 1; bits >= 1; bits-- {
-		larger := netip.PrefixFrom(i.Range.Addr(), bits).Masked()
+	for n := min(i.Range.Bits(), length) - 1; n >= 1; n-- {
+		larger := netip.PrefixFrom(i.Range.Addr(), n).Masked()
 		if _, err := parseRange(larger.String()); err != nil {
 			break
 		}

@@ -38,8 +38,7 @@ func (p pool) index(a netip.Addr) (int, bool) {
 	return int(n - p.first), true
 }
 
-// between returns the numbers of those addresses of the pool that lie between two addresses, inclusive: the first one, and one more than
-// the last one.
+// between returns the numbers of the pool's addresses from a to b, inclusive: the first number, and one more than the last number.
 func (p pool) between(a, b netip.Addr) (first, end int) {
 	from, to := max(int(number(a)), int(p.first)), min(int(number(b))+1, int(p.first)+p.size)
 	return from - int(p.first), to - int(p.first)

@@ -123,17 +123,16 @@ func (w *wanted) compareEgress(s Snapshot) {
 			freed += len(o.Status.AllocatedIPs)
 		}
 	}
+	names := slices.DeleteFunc(slices.Clone(w.egress), func(name string) bool { return have[name] })
 	n := submarinerv1.DefaultClusterEgressIPs
-	if news := len(slices.DeleteFunc(slices.Clone(w.egress), func(name string) bool { return have[name] })); news > 0 && s.Allocated != nil {
-		n = max(1, min(n, (s.Allocated.Usage().Free()+freed)/news)) // fewer, rather than none
+	if len(names) > 0 && s.Allocated != nil {
+		n = max(1, min(n, (s.Allocated.Usage().Free()+freed)/len(names))) // fewer, rather than none
 	}
-	for _, name := range w.egress {
-		if !have[name] {
-			w.missing = append(w.missing, drawn{&submarinerv1.ClusterGlobalEgressIP{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Ours()},
-				Spec:       submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: &n},
-			}})
-		}
+	for _, name := range names {
+		w.missing = append(w.missing, drawn{&submarinerv1.ClusterGlobalEgressIP{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Ours()},
+			Spec:       submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: &n},
+		}})
 	}
 }
 

@@ -110,6 +110,10 @@ func noCluster(set, id string) string {
 	return fmt.Sprintf("clusterset %s has no Cluster object of cluster %s, which carries its grant", set, id)
 }
 
+func notInSet(set, id string) string {
+	return fmt.Sprintf("the grant of cluster %s does not show that it is in clusterset %s", id, set)
+}
+
 // keeps reports whether a copy stays although the broker's version in a clusterset is refused.
 func (j *judge) keeps(k *Kind, set, maker string, copy client.Object, name string) bool {
 	key := j.Administrator

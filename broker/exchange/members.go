@@ -151,7 +151,7 @@ func (m *member) decideSets(id string, removed map[string]int64) {
 		case s.grant.Compare(newest) < 0:
 			s.verdict = verdict{reason: olderGrant(s.grant, newest), early: true}
 		case !s.grant.IsIn(set):
-			s.verdict = verdict{reason: fmt.Sprintf("the grant of cluster %s does not show that it is in clusterset %s", id, set), gone: true}
+			s.verdict = verdict{reason: notInSet(set, id), gone: true}
 		}
 		m.in[set] = s
 	}

@@ -73,7 +73,7 @@ func (t Table) CheckProof(o client.Object, administrator trust.PublicKey, set, m
 		case g.Cluster != maker:
 			return fmt.Errorf("its grant is of cluster %.70q", g.Cluster)
 		case !g.IsIn(set):
-			return fmt.Errorf("the grant of cluster %s is not for clusterset %s", maker, set)
+			return errors.New(notInSet(set, maker))
 		}
 		key = g.Key
 	}

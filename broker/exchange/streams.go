@@ -23,7 +23,7 @@ type streams struct {
 
 	mu     sync.Mutex
 	active int              // requests under way
-	on     map[net.Conn]int // how many of them each connection carries; none that carries no request
+	on     map[net.Conn]int // the number of them on each connection that carries any
 }
 
 func newStreams(next http.RoundTripper) *streams {
@@ -53,7 +53,7 @@ func (s *streams) RoundTrip(r *http.Request) (*http.Response, error) {
 			s.begin(true)
 		}
 	}
-	b := &stream{streams: s, asked: r.Context()}
+	b := &stream{streams: s, ctx: r.Context()}
 	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		b.use(i.Conn)
 		others() // the answer may take long
@@ -89,12 +89,12 @@ func (s *streams) release(c net.Conn, requests int) {
 type stream struct {
 	io.ReadCloser
 	streams *streams
-	asked   context.Context
-	conn    net.Conn // nil before it has one
+	ctx     context.Context // of the request
+	conn    net.Conn        // nil before it has one
 	ended   bool
 }
 
-// use notes which connection the request goes on. It is called again if the client repeats the request on another one.
+// use notes the connection of the request. It is called again if the client repeats the request on another one.
 func (b *stream) use(c net.Conn) {
 	b.streams.mu.Lock()
 	defer b.streams.mu.Unlock()
@@ -106,8 +106,8 @@ func (b *stream) use(c net.Conn) {
 	b.streams.on[c]++
 }
 
-// end notes that there is no more of the answer. After an error the connection may be gone, with everything on it,
-// unless the caller has ended the request.
+// end notes that the answer has ended. After an error the connection may be lost, with all its requests, unless the
+// caller has ended the request.
 func (b *stream) end(err error) {
 	b.streams.mu.Lock()
 	defer b.streams.mu.Unlock()
@@ -117,7 +117,7 @@ func (b *stream) end(err error) {
 	b.ended = true
 	b.streams.active--
 	requests := 1
-	if err != nil && err != io.EOF && b.asked.Err() == nil {
+	if err != nil && err != io.EOF && b.ctx.Err() == nil {
 		requests = b.streams.on[b.conn]
 	}
 	b.streams.release(b.conn, requests)

@@ -4,8 +4,6 @@ package kernel
 
 import (
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -113,12 +111,7 @@ func TestIPsecUnusable(t *testing.T) {
 
 // The log level changes while the daemon runs, without an interruption.
 func TestIPsecDebug(t *testing.T) {
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	require.NoError(t, err)
-	defer log.Close()
-	stderr := os.Stderr
-	os.Stderr = log // which charon inherits
-	t.Cleanup(func() { os.Stderr = stderr })
+	logged := charonLog(t)
 	a, b := ipsecPair(t, nil)
 	upBoth(t, a, b)
 	was := pid(t, a)
@@ -128,15 +121,10 @@ func TestIPsecDebug(t *testing.T) {
 		a.want[dataplane.IKEDaemon{}.Key()] = dataplane.IKEDaemon{Port: dataplane.IPsecPort, Debug: debug}
 		require.Len(t, a.sync(), 1)
 		require.Empty(t, a.sync())
-		time.Sleep(100 * time.Millisecond) // until everything is logged
-		before, err := os.ReadFile(log.Name())
+		before := logged()
+		_, err := a.h.charon.Version()
 		require.NoError(t, err)
-		_, err = a.h.charon.Version()
-		require.NoError(t, err)
-		time.Sleep(100 * time.Millisecond)
-		after, err := os.ReadFile(log.Name())
-		require.NoError(t, err)
-		require.Equal(t, debug, strings.Contains(string(after[len(before):]), "requests: version"))
+		require.Equal(t, debug, strings.Contains(logged()[len(before):], "requests: version"))
 	}
 	require.Equal(t, was, pid(t, a), "the daemon goes on")
 	require.True(t, a.state().Up)

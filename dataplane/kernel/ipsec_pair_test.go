@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -114,6 +115,26 @@ func upBoth(t testing.TB, a, b *ipsecEnd) {
 	b.sync()
 	require.Eventually(t, func() bool { return a.state().Up && b.state().Up }, 30*time.Second, 20*time.Millisecond,
 		"%+v\n%+v", a.state(), b.state())
+}
+
+// charonLog has the daemons that start from now on log into a file, and returns what reads it.
+func charonLog(t testing.TB) (logged func() string) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	stderr := os.Stderr
+	os.Stderr = log // which charon inherits
+	t.Cleanup(func() {
+		os.Stderr = stderr
+		_ = log.Close()
+	})
+	return func() string {
+		t.Helper()
+		time.Sleep(100 * time.Millisecond) // until everything is logged
+		text, err := os.ReadFile(log.Name())
+		require.NoError(t, err)
+		return string(text)
+	}
 }
 
 func pid(t testing.TB, e *ipsecEnd) int {

@@ -16,11 +16,11 @@ import (
 
 // Clients that never finish large requests take a limited part of the memory, and keep no other address waiting.
 func TestHostileBodies(t *testing.T) {
-	b := newBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b := newBudget()
+	server := httptest.NewServer(b.bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write([]byte("done"))
-	}))
-	server := httptest.NewServer(b)
+	})))
 	defer server.Close()
 	held := func() int64 {
 		b.mu.Lock()
@@ -31,10 +31,10 @@ func TestHostileBodies(t *testing.T) {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())
 		require.NoError(t, err)
 		defer c.Close()
-		_, err = fmt.Fprintf(c, "POST /validate-permission HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", largest-1)
+		_, err = fmt.Fprintf(c, "POST /validate-permission HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", maxBody-1)
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return held() == 2*(largest-1) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return held() == 2*(maxBody-1) }, 10*time.Second, time.Millisecond)
 
 	from := func(address string) (*http.Response, error) {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}

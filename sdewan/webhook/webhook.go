@@ -86,13 +86,9 @@ func AddToManager(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	certificates := newCertificates(mgr.GetClient(), mgr.GetAPIReader(), o)
 	server := webhook.NewServer(webhook.Options{Host: o.Host, Port: cmp.Or(o.Port, Port), TLSOpts: certificates.tls()})
-	mux := http.NewServeMux()
+	memory := newBudget()
 	for path, handler := range handlers(mgr.GetScheme(), mgr.GetClient(), mgr.GetAPIReader(), o) {
-		mux.Handle(path, &webhook.Admission{Handler: handler})
-	}
-	bounded := newBudget(mux) // one for all
-	for _, path := range []string{cnfPath, dependenciesPath, permissionPath} {
-		server.Register(path, bounded)
+		server.Register(path, memory.bound(&webhook.Admission{Handler: handler}))
 	}
 	if err := addWatch(mgr); err != nil {
 		return err

@@ -29,8 +29,8 @@ func (i *Instance) Load(t dataplane.Tunnel, ifID uint32) error {
 		return err
 	}
 	err = i.talk(func(v *vici.Session) error {
-		// Raw bytes. The daemon tries all keys that have the own or the other identity as an owner. So the own one is none of
-		// them: otherwise, an end that knows one key would pass for the other end of any tunnel.
+		// Raw bytes. The daemon tries all keys that have the own or the other identity as an owner. So the own one is not
+		// an owner: otherwise, an end that knows one key could claim the identity of the other end of any tunnel.
 		secret := map[string]any{"id": t.Name, "type": "IKE", "data": string(t.PSK[:]), "owners": []string{t.RemoteID}}
 		if _, err := request(v, "load-shared", secret); err != nil {
 			return errors.New("load-shared: charon refuses the key") // the answer may quote it

@@ -83,7 +83,7 @@ func (i *Instance) LoadRemote(r dataplane.IKERemote, ifID, mark uint32, userspac
 			}
 		}
 		if len(r.PSK) > 0 {
-			owners := []string{} // of everybody
+			owners := []string{} // any identity
 			if !r.Anybody() {
 				owners = []string{r.RemoteID} // see Load
 			}

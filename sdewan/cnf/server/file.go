@@ -98,15 +98,15 @@ func cmpOr(b json.RawMessage, otherwise string) []byte {
 	return b
 }
 
-// unfinished follows the name of the file in the names of files that save writes.
+// unfinished is the part after the name of the state file in the names of the files that save renames.
 const unfinished = ".subctl-"
 
-// clean removes what a program has left that was killed in save: it has secrets, and takes room.
-func clean(name string) error {
+// removeUnfinished removes the files of programs that were killed during save. They contain secrets, and take room.
+func removeUnfinished(name string) error {
 	folder := filepath.Dir(name)
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // save says so
+		return nil // save returns the error
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), filepath.Base(name)+unfinished) {

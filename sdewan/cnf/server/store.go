@@ -61,7 +61,7 @@ func OpenStore(file string) (*Store, error) {
 		if c, err = load(file); err != nil {
 			return nil, err
 		}
-		if err := clean(file); err != nil {
+		if err := removeUnfinished(file); err != nil {
 			return nil, fmt.Errorf("removing unfinished copies of %s: %w", file, err)
 		}
 	}
