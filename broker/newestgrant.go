@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,10 +139,15 @@ const grantPatience = 20 * time.Second
 // clusterset of such a member was deleted by hand, and its grant with it. A member that publishes no grant in time loses the place again. If it has rights
 // somewhere, awaitGrant changes nothing, and returns the error why: the member may publish its grant there.
 func (r Reservation) awaitGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, change SetChange, administrator trust.PublicKey, why error) (grant trust.Grant, err error) {
-	for _, set := range sets {
-		if has, err := hasRights(ctx, c, sa.Namespace, set, change.Cluster); err != nil || has {
-			return grant, cmp.Or(err, why)
+	err = kube.ForEach(sets, func(_ int, set string) error {
+		has, err := hasRights(ctx, c, sa.Namespace, set, change.Cluster)
+		if has {
+			err = why
 		}
+		return err
+	})
+	if err != nil {
+		return grant, err
 	}
 	defer func() {
 		if err != nil {
@@ -158,11 +162,11 @@ func (r Reservation) awaitGrant(ctx context.Context, c client.Client, sa *corev1
 		}
 	}
 	err = wait.PollUntilContextTimeout(ctx, time.Second/2, grantPatience, true, func(ctx context.Context) (bool, error) {
-		clusters, err := clustersOf(ctx, c, sa.Namespace, sets, change.Cluster)
+		clusters, err := clustersOf(ctx, c, sa.Namespace, change.Add, change.Cluster)
 		if err != nil {
 			return false, err
 		}
-		grant, err = newestGrant(ctx, c, sa, sets, clusters, change, administrator)
+		grant, err = newestGrant(ctx, c, sa, change.Add, clusters, change, administrator)
 		if errors.As(err, &unprovenError{}) {
 			return false, nil
 		}
@@ -172,7 +176,8 @@ func (r Reservation) awaitGrant(ctx context.Context, c client.Client, sa *corev1
 		return grant, nil
 	}
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		err = why
+		err = unprovenError{fmt.Errorf("cluster %s was in no clusterset, and has published no valid grant within %s: if the clusterset in which it was has been deleted, create it again (subctl clusterset create), and add the cluster to that one first; "+
+			"otherwise check that its gateways run (subctl show gateways), or join it again (subctl join)", change.Cluster, grantPatience)}
 	}
 	return trust.Grant{}, err
 }

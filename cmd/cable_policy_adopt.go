@@ -32,8 +32,8 @@ A policy is deleted when the cluster on which it was created is uninstalled. A p
 broker stays, and is changed and deleted on the broker. It keeps its name and its rules. A
 pair of clusters changes its cable only if the policy had no effect on the pair because it
 was of another cluster: such a policy removes no encryption, a policy of the broker may. The
-pairs that change are printed, and an adoption that removes encryption is refused unless
---force is set.
+pairs that change are printed, and an adoption that removes encryption, or of a policy that
+the clusters refuse, is refused unless --force is set.
 
 With -o json or yaml, the policies are printed on stdout as the broker has them, and the pairs
 on stderr. The cluster keeps its own object, which has no effect any more: delete it with kubectl, or
@@ -120,7 +120,7 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 			return err
 		}
 	}
-	refused := o.Accept(change)
+	refused := errors.Join(o.acceptUnproven(all, found), o.Accept(change))
 	if refused != nil && !o.DryRun {
 		return refused
 	}
@@ -183,6 +183,29 @@ func (o *cablePolicyAdopt) find(all *catalog.Catalog) []*v1alpha1.CablePolicies 
 		maker := all.Maker(p)
 		return maker == all.Keeper || o.name != "" && p.Name != o.name || o.from != "" && maker != o.from || o.set != "" && !slices.Contains(p.ClusterSets(), o.set)
 	})
+}
+
+// acceptUnproven returns an error if the clusters refuse policies that are found, unless --force is set: the administrator's signature puts them in force.
+// With --dry-run, it reports them, and the exit code is 3.
+func (o *cablePolicyAdopt) acceptUnproven(all *catalog.Catalog, found []*v1alpha1.CablePolicies) error {
+	var texts []string
+	for _, p := range found {
+		if why := all.Refused(p); why != "" {
+			texts = append(texts, fmt.Sprintf("the clusters refuse cable policy %s of cluster %s: %s", p.Name, all.Maker(p), why))
+		}
+	}
+	text := strings.Join(texts, "\n")
+	switch {
+	case text == "":
+		return nil
+	case o.Force:
+		o.progress().Warn("%s", text)
+		return nil
+	case o.DryRun:
+		o.progress().Warn("%s\nwithout --force, they are not adopted", text)
+		return cli.Trouble()
+	}
+	return fmt.Errorf("%s\nnothing was changed: to adopt them nevertheless, which puts them in force, add --force", text)
 }
 
 // checkNames returns an error if several clusters have a policy of one name in a clusterset: the

@@ -94,6 +94,9 @@ func (s *sets) rows(of []broker.ClusterSet) []clustersetRow {
 		}
 	}
 	for _, p := range s.catalog.Policies {
+		if s.catalog.Refused(p) != "" {
+			continue // subctl cable-policy list has it, and the reason
+		}
 		for _, set := range p.ClusterSets() {
 			if i, ok := at[set]; ok {
 				out[i].Policies = append(out[i].Policies, p.SharedName())

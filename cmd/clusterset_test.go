@@ -24,6 +24,8 @@ import (
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
+	"subctl/cluster"
+	"subctl/cluster/join"
 	"subctl/internal/cli"
 	"subctl/internal/kubetest"
 )
@@ -254,9 +256,18 @@ func TestClusterSetCanButIsNotConnected(t *testing.T) {
 	r := w.subctl(t, "clusterset can east west")
 	require.Equal(t, cli.ExitDone, r.code, "no cluster accepts a policy without a signature: %s", r.stderr)
 	require.Contains(t, r.stdout, "vxlan")
+	require.NotContains(t, w.subctl(t, "clusterset list").stdout, "secure")
+	refused := func() map[int]string {
+		facts, err := join.ReadBrokerFacts(t.Context(), cluster.Side{Client: w.Admin}, w.NS, "west", []string{"default"})
+		require.NoError(t, err)
+		return facts.Members[0].Refused
+	}
+	require.Len(t, refused(), 1, "subctl join knows it, too")
 
 	require.NoError(t, exchange.Kinds().Sign(secure, brokertest.Administrator(), "default", 1))
 	require.NoError(t, w.Admin.Update(t.Context(), secure))
+	require.Contains(t, w.subctl(t, "clusterset list").stdout, "secure")
+	require.Empty(t, refused())
 	r = w.subctl(t, "clusterset can east west")
 	require.Equal(t, cli.ExitTrouble, r.code)
 	require.Contains(t, r.stdout, "none: cluster west")

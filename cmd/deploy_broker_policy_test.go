@@ -119,7 +119,11 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	require.Equal(t, cli.ExitTrouble, r.code)
 	require.Contains(t, r.stdout, "east      1      any    any     ipsec          cluster east")
 	require.Contains(t, r.stderr, "the clusters refuse it: clusterset default has no Cluster object of cluster east, which carries its grant")
-	h.done(t, "cable-policy", "adopt", "east")
+	r = h.run(t, nil, "cable-policy", "adopt", "east")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.stderr, "Error: the clusters refuse cable policy east of cluster east: clusterset default has no Cluster object of cluster east, which carries its grant\n"+
+		"nothing was changed: to adopt them nevertheless, which puts them in force, add --force\n")
+	h.done(t, "cable-policy", "adopt", "east", "--force")
 	require.True(t, signed("east"))
 	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(others), others))
 	require.True(t, exchange.Kinds().IsEmpty(others), "its slot is in use")
@@ -197,7 +201,7 @@ func TestDeployBrokerPoliciesFrom(t *testing.T) {
 	require.Contains(t, r.stderr, "--policies-from broker: these cable policies of clusters would no longer apply: secure of cluster east: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force\n")
 	require.False(t, from().BrokerOnly())
 
-	h.done(t, "cable-policy", "adopt", "secure")
+	h.done(t, "cable-policy", "adopt", "secure", "--force")
 	r = h.done(t, "deploy-broker", "--policies-from", "broker")
 	require.Contains(t, r.stderr, "whose cable policies apply changes: these clusters apply it once they join again: east, west\n")
 	require.True(t, from().BrokerOnly())

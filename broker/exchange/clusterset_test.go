@@ -281,7 +281,7 @@ func TestClusterSetRestored(t *testing.T) {
 		return err
 	}
 	east.stop()
-	require.ErrorContains(t, add("east"), "cluster east has published no valid grant yet")
+	require.ErrorContains(t, add("east"), "cluster east was in no clusterset, and has published no valid grant within 20s")
 	members, err := broker.ClusterSets(t.Context(), d.Admin, d.NS)
 	require.NoError(t, err)
 	require.Empty(t, members[0].Members, "of %s", members[0].Name)

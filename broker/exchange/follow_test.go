@@ -108,7 +108,9 @@ func TestPollsOftenWhileAClusterJoins(t *testing.T) {
 	require.Equal(t, period, after(time.Hour))
 	m.empty = nil
 	require.Equal(t, period, after(2*time.Hour))
-	m.empty = map[string]types.UID{"west": "2"}
+	m.empty = map[string]types.UID{"never": "2"}
+	after(3*time.Hour - time.Hour/2)
+	m.empty["west"] = "3"
 	require.Equal(t, hurriedPeriod, after(3*time.Hour), "another cluster")
 	m.empty = nil
 	require.Equal(t, hurriedPeriod, after(3*time.Hour+hurriedPeriod), "its other objects follow")

@@ -16,6 +16,10 @@ import (
 // connections, and lists the others in turn: see docs/adr/0023-many-clustersets.md.
 
 const (
+	// streamsOfOne is the number of requests at a time on a connection. An API server accepts 100
+	// (--http2-max-streams-per-connection), but Go's client still counts a request for a moment after its answer was
+	// read.
+	streamsOfOne = 90
 	// mostWatches is the maximum number of watches at a time: as many as three connections carry, less the other requests.
 	mostWatches = 3*streamsOfOne - pollers - writers
 	// period is the time from one poll of a clusterset to the next.
@@ -48,7 +52,8 @@ type turn struct {
 	side    side
 	due     time.Time // zero: it was not polled yet
 	hurried time.Time // until when it is polled more often
-	joined  time.Time // when a poll has first found a place without a Cluster; zero if there is none
+	places  int       // without a Cluster, in the poll before
+	joined  time.Time // when a poll has last found more of them
 	polling bool
 	all     bool // the poll reads all kinds: see side.poll
 	partial bool // the poll before did not
@@ -109,13 +114,10 @@ func (r *rounds) next(now time.Time) (next *turn, wait time.Duration) {
 func (r *rounds) polled(t *turn, again bool, now time.Time) {
 	places := t.side.places()
 	r.mu.Lock()
-	switch { // a cluster joins: its file gives it no right to announce that
-	case places == 0:
-		t.joined = time.Time{}
-	case t.joined.IsZero():
+	if places > t.places { // a cluster joins: its file gives it no right to announce that
 		t.joined = now
-		fallthrough
-	case now.Sub(t.joined) < joining:
+	}
+	if t.places = places; places > 0 && now.Sub(t.joined) < joining {
 		t.hurried = now.Add(hurry)
 	}
 	switch t.polling = false; {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/trust"
 )
 
@@ -59,9 +60,30 @@ func (t Table) Verify(o client.Object, key trust.PublicKey) (trust.Statement, er
 	return s, k.differs(o, o.GetName(), s)
 }
 
-// CheckProof returns why members refuse an object in a clusterset of the broker, as far as the object and the grant of its maker show; nil if they do
-// not. grant is the token in the maker's Cluster. Members refuse also what is older than something that they have seen.
-func (t Table) CheckProof(o client.Object, administrator trust.PublicKey, set, maker, grant string) error {
+// RefusedPolicies returns why the members of a clusterset refuse policies, by their index. It considers the policies, the Clusters of the clusterset, and
+// the administrator's public key, as the Broker object has it: it finds nothing without one. Members refuse also what is older than something that they have
+// seen.
+func RefusedPolicies(policies []v1alpha1.CablePolicies, clusters []submarinerv1.Cluster, set, administrator string) map[int]string {
+	key, err := trust.ParsePublic(administrator)
+	if err != nil {
+		return nil // the members have pinned no key either
+	}
+	grants, out := map[string]string{}, map[int]string{}
+	for i := range clusters {
+		grants[submarinerv1.MakerOf(&clusters[i], clusters[i].Spec.ClusterID)] = clusters[i].Annotations[submarinerv1.GrantAnnotation]
+	}
+	for i := range policies {
+		maker := submarinerv1.MakerOf(&policies[i], submarinerv1.BrokerID)
+		if err := Kinds().checkProof(&policies[i], key, set, maker, grants[maker]); err != nil {
+			out[i] = err.Error()
+		}
+	}
+	return out
+}
+
+// checkProof returns why members refuse an object in a clusterset of the broker, as far as the object and the grant of its maker show; nil if they do
+// not. grant is the token in the maker's Cluster.
+func (t Table) checkProof(o client.Object, administrator trust.PublicKey, set, maker, grant string) error {
 	key := administrator
 	if maker != submarinerv1.BrokerID {
 		g, err := administrator.Grant(grant)

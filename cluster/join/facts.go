@@ -224,9 +224,9 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 			}
 			return exchange.IsRemoved(&c)
 		})
-		f.Members = append(f.Members, catalog.Set{Name: set, Namespace: string(in), Objects: catalog.Objects{
-			Policies: exchange.InClusters(policies.Items), Clusters: exchange.InClusters(clusters.Items), Endpoints: exchange.InClusters(endpoints.Items),
-		}})
+		o := catalog.Objects{Policies: exchange.InClusters(policies.Items), Clusters: exchange.InClusters(clusters.Items), Endpoints: exchange.InClusters(endpoints.Items)}
+		f.Members = append(f.Members, catalog.Set{Name: set, Namespace: string(in), Objects: o,
+			Refused: exchange.RefusedPolicies(o.Policies, o.Clusters, set, f.Broker.Annotations[broker.AdministratorAnnotation])})
 	}
 	return f, nil
 }

@@ -11,7 +11,6 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/exchange"
-	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/internal/kube"
 	"subctl/internal/words"
@@ -49,28 +48,10 @@ func ReadBrokerPolicies(ctx context.Context, c client.Client, b *v1alpha1.Broker
 	if err != nil {
 		return nil, err
 	}
-	if administrator, err := trust.ParsePublic(b.Annotations[broker.AdministratorAnnotation]); err == nil { // else the members have not pinned a key
-		for i := range sets {
-			sets[i].Refused = refusedPolicies(sets[i], administrator)
-		}
+	for i := range sets {
+		sets[i].Refused = exchange.RefusedPolicies(sets[i].Policies, sets[i].Clusters, sets[i].Name, b.Annotations[broker.AdministratorAnnotation])
 	}
 	return catalog.OfBroker(b.Spec, sets), nil
-}
-
-// refusedPolicies returns why the members of a clusterset refuse policies: see catalog.Set.
-func refusedPolicies(set catalog.Set, administrator trust.PublicKey) map[int]string {
-	grants, out := map[string]string{}, map[int]string{}
-	for _, c := range set.Clusters {
-		grants[submarinerv1.MakerOf(&c, c.Spec.ClusterID)] = c.Annotations[submarinerv1.GrantAnnotation]
-	}
-	for i := range set.Policies {
-		p := &set.Policies[i]
-		maker := submarinerv1.MakerOf(p, submarinerv1.BrokerID)
-		if err := exchange.Kinds().CheckProof(p, administrator, set.Name, maker, grants[maker]); err != nil {
-			out[i] = err.Error()
-		}
-	}
-	return out
 }
 
 // readSets reads the objects of each clusterset of a broker, of some at a time.

@@ -147,10 +147,15 @@ func (c *Catalog) arrange(found map[string]*policy.Cluster) {
 func (c *Catalog) Maker(o metav1.Object) string { return submarinerv1.MakerOf(o, c.Keeper) }
 
 // Book returns the compiled policies. It omits policies that members refuse.
-func (c *Catalog) Book() *policy.Book {
-	counting := slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.refused[p] != "" })
-	return policy.Compile(counting, c.makers())
+func (c *Catalog) Book() *policy.Book { return policy.Compile(c.accepted(), c.makers()) }
+
+// accepted returns the policies that members do not refuse.
+func (c *Catalog) accepted() []*v1alpha1.CablePolicies {
+	return slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.Refused(p) != "" })
 }
+
+// Refused returns why members refuse a policy of the catalog of a broker; empty if they accept it.
+func (c *Catalog) Refused(p *v1alpha1.CablePolicies) string { return c.refused[p] }
 
 func (c *Catalog) makers() policy.Makers {
 	return policy.Makers{Here: c.Keeper, BrokerOnly: c.BrokerOnly}

@@ -155,7 +155,12 @@ func TestRefusedPolicy(t *testing.T) {
 		states = append(states, r.Policy+" "+r.State)
 	}
 	require.Equal(t, []string{"default ok", "secure refused", "secure ok"}, states, "a cluster may have a policy of the same name")
-	set.Refused = nil
+	three := []v1alpha1.CablePolicies{*made("default", " |  | vxlan"), *made("any", " |  | ipsec"), *made("some", " |  | wireguard")}
+	set.Policies, set.Refused = three[:1], nil
+	before := OfBroker(v1alpha1.BrokerSpec{}, []Set{set})
+	set.Policies, set.Refused = three, map[int]string{1: "it is not signed", 2: "it is not signed"}
+	require.Zero(t, before.Compare(OfBroker(v1alpha1.BrokerSpec{}, []Set{set})), "it shadows nothing, and nothing shadows it")
+	set.Policies, set.Refused = []v1alpha1.CablePolicies{*made("default", " |  | vxlan"), *made("secure", "submariner-io/clusterID=west |  | ipsec")}, nil
 	require.Len(t, OfBroker(v1alpha1.BrokerSpec{}, []Set{set}).List().Rules[1].Pairs, 1, "accepted, it would decide")
 }
 

@@ -111,13 +111,14 @@ func (c *Catalog) Compare(then *Catalog) Change {
 	for _, k := range slices.SortedFunc(maps.Keys(moves), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		out.Moves = append(out.Moves, Move{k[0], k[1], moves[k]})
 	}
+	accepted, acceptedThen := c.accepted(), then.accepted()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if n := called(then.Policies, name); n > 0 && n == called(c.Policies, name) && !after[name] {
+		if n := called(acceptedThen, name); n > 0 && n == called(accepted, name) && !after[name] {
 			out.Idle = append(out.Idle, name)
 		}
 	}
-	known := policy.Shadows(c.Policies, c.makers())
-	out.Shadowed = slices.DeleteFunc(policy.Shadows(then.Policies, then.makers()), func(s policy.Shadow) bool { return slices.Contains(known, s) })
+	known := policy.Shadows(accepted, c.makers())
+	out.Shadowed = slices.DeleteFunc(policy.Shadows(acceptedThen, then.makers()), func(s policy.Shadow) bool { return slices.Contains(known, s) })
 	return out
 }
 

@@ -157,7 +157,7 @@ func (c *Catalog) state(p *v1alpha1.CablePolicies) (state, message string) {
 	if c.BrokerOnly && c.Maker(p) != submarinerv1.BrokerID {
 		return StateIgnored, "it is of a cluster, and only policies of the broker apply (deploy-broker --policies-from broker): create it on the broker, or let the broker adopt it (subctl cable-policy adopt), then delete it here"
 	}
-	if why := c.refused[p]; why != "" {
+	if why := c.Refused(p); why != "" {
 		return StateRefused, "the clusters refuse it: " + why
 	}
 	if err := policy.Check(p); err != nil {
