@@ -73,7 +73,7 @@ var may = map[string]string{
 	"internal/guard":          "cluster internal/cli internal/look internal/progress internal/wake internal/words policy/catalog",
 	"internal/drain":          "api cluster internal/cli internal/kube internal/look internal/printer internal/progress internal/wake internal/words",
 	"internal/kube":           "api internal/wake",
-	"internal/look":           "agent/mesh api broker broker/exchange broker/trust cable internal/kube internal/printer internal/progress internal/words policy policy/catalog",
+	"internal/look":           "agent/mesh api broker broker/exchange cable internal/kube internal/printer internal/progress internal/words policy policy/catalog",
 	"internal/printer":        "",
 	"internal/progress":       "",
 	"internal/words":          "",

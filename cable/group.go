@@ -128,6 +128,8 @@ func solely(hop uint32) []way { return []way{{hop: hop}} }
 // addResilient adds to s a resilient group of next hops that s has. Its ID must not be that of a plain group: the kernel
 // cannot change the type of a group, and so the routes move from one group to the other.
 //
+// Groups of a single gateway are resilient, too: the kernel knows then which buckets are in use when there is a second gateway.
+//
 // Each next hop has a twin, so that the group has two members when one gateway is left. The kernel does not hash to a
 // single member, and all of its buckets count as idle: when a second gateway returned, half of the flows would move to it.
 //

@@ -136,6 +136,17 @@ func TestDrainKeepsFlows(t *testing.T) {
 	require.Greater(t, firsts(l.flows(10000, 14000)), 0.2, "the gateway gets new flows again")
 }
 
+// The flows of the only gateway stay with it when a cluster gets a second one, which gets new flows.
+func TestSecondGateway(t *testing.T) {
+	l := newShareLab(t, true, 1)
+	const live = 300
+	before := l.flows(0, live)
+	l.plan.Gateways = append(l.plan.Gateways, gatewayNode(2))
+	l.sync()
+	require.Equal(t, before, l.flows(0, live), "flows moved")
+	require.Less(t, firsts(l.flows(10000, 14000)), 0.9)
+}
+
 // Without resilient groups, or if no other gateway answers, there is nothing that could keep flows apart from new ones.
 func TestDrainWithoutAlternative(t *testing.T) {
 	l := newShareLab(t, false, 2)

@@ -172,10 +172,9 @@ func (n Intra) toGateways(s dataplane.State) error {
 		ways = append(ways, g.way(hop))
 	}
 	id := uint32(dataplane.IntraGroupID << 24)
-	resilient := n.Resilient && len(ways) > 1
-	chosen := choose(ways, resilient)
+	chosen := choose(ways, n.Resilient)
 	var err error
-	if resilient {
+	if n.Resilient {
 		id = dataplane.ResilientIntraGroupID << 24
 		err = addResilient(s, id, ways, chosen, dataplane.IntraBuckets)
 	} else {

@@ -230,10 +230,9 @@ func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 
 // remote holds the next hops and networks of one remote cluster.
 type remote struct {
-	gateways []string // names of its cables
-	ways     []way    // over the cables that carry traffic
-	nets     []netip.Prefix
-	mtu      int // the smallest MTU of its cables
+	ways []way // over the cables that carry traffic
+	nets []netip.Prefix
+	mtu  int // the smallest MTU of its cables
 }
 
 func remoteOf(all map[string]*remote, cluster string) *remote {
@@ -251,9 +250,6 @@ func (r *remote) add(c Cable, hop uint32, mtu int) {
 
 // cover adds the networks behind a cable.
 func (r *remote) cover(c Cable, mtu int) {
-	if !slices.Contains(r.gateways, c.Name) {
-		r.gateways = append(r.gateways, c.Name)
-	}
 	r.nets = append(r.nets, c.Subnets...)
 	if r.mtu == 0 || mtu < r.mtu {
 		r.mtu = mtu
@@ -264,8 +260,7 @@ func (r *remote) cover(c Cable, mtu int) {
 // the siblings that have a way to the cluster. If there are none either, it is all gateways: the last path is never
 // withdrawn.
 func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote) (uint32, error) {
-	resilient := c.Local.Resilient && len(r.gateways) > 1
-	ways := choose(r.ways, resilient)
+	ways := choose(r.ways, c.Local.Resilient)
 	if !slices.ContainsFunc(ways, func(w way) bool { return !w.down }) {
 		detours, err := c.siblingHops(s, cluster)
 		if err != nil {
@@ -275,7 +270,7 @@ func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote
 			ways = choose(detours, false)
 		}
 	}
-	if !resilient {
+	if !c.Local.Resilient {
 		return id, s.Add(group(id, ways))
 	}
 	id = dataplane.ResilientCableGroupID<<24 | id&groupMask

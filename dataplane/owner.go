@@ -312,12 +312,12 @@ const (
 	OtherVNIGroupID         = 0x16 // the group of that next hop alone, for the route to the peer's own address
 	SiblingNexthopID        = 0x17 // one per other gateway of this cluster
 	TwinNexthop             = 0x08 // is added to the octet of the second next hop to the same gateway, in a resilient group
-	ResilientCableGroupID   = 0x1e // one per remote cluster with several gateways
+	ResilientCableGroupID   = 0x1e // one per remote cluster, where the kernel has resilient groups
 	CableGroupID            = 0x1f // one per remote cluster
 	IntraNexthopID          = 0x20 // one per node of this cluster
 	NearGroupID             = 0x2c // one node, for what another gateway hands over
 	ReturnGroupID           = 0x2d // for replies to connections of a gateway of this cluster: this gateway, or all others when it is not active
-	ResilientIntraGroupID   = 0x2e // the gateways of this cluster, if there are several
+	ResilientIntraGroupID   = 0x2e // the gateways of this cluster, likewise
 	IntraGroupID            = 0x2f // the gateways of this cluster, or one node
 )
 
@@ -327,7 +327,7 @@ const (
 // many more buckets than flows.
 const (
 	IntraBuckets = 16384             // of the only group of a worker
-	CableBuckets = 1024              // of each group of a gateway, one for each cluster with several gateways
+	CableBuckets = 1024              // of each group of a gateway, one for each other cluster: about 32 KiB
 	BucketIdle   = 120 * time.Second // the kernel's default
 )
 

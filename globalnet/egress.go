@@ -29,30 +29,46 @@ func (t *translated) egress(c changes) {
 	}
 }
 
-// shares determines the addresses of all pods that no GlobalEgressIP selects.
+// shares determines the addresses of all pods that no GlobalEgressIP selects. A gateway has a ClusterGlobalEgressIP of its own if the cluster has several
+// gateway nodes, and answers pings at its addresses. If only one gateway is to be active, new connections through that one have the addresses that
+// all gateways share; those through the own addresses go on when a standby becomes the active gateway.
 func (t *translated) shares() {
-	t.out.Table.Shared, t.out.Table.Echoes, t.out.Health, t.out.Returned = nil, nil, netip.Addr{}, nil
-	name := submarinerv1.ClusterEgress
-	if t.Several {
-		name = t.Node + submarinerv1.GatewayEgressSuffix
+	g := &t.out.Table
+	g.Shared, g.Echoes, t.out.Health, t.out.Returned = nil, nil, netip.Addr{}, nil
+	own := t.returned(t.clusterEgress(t.Node + submarinerv1.GatewayEgressSuffix))
+	shared := own
+	if !t.Several && (!t.Standby || len(own) == 0) {
+		shared = t.clusterEgress(submarinerv1.ClusterEgress)
 	}
+	if len(shared) == 0 {
+		shared = own
+	}
+	if len(shared) == 0 {
+		return
+	}
+	for slot := range uint8(dataplane.GlobalShares) {
+		g.Shared = append(g.Shared, dataplane.GlobalShare{Slot: slot, Global: shared[int(slot)%len(shared)]})
+	}
+	if !t.PodIP.IsValid() {
+		return
+	}
+	if len(own) == 0 {
+		own = shared[:1]
+	}
+	t.out.Health = own[0]
+	for _, ip := range own {
+		g.Echoes = append(g.Echoes, dataplane.GlobalAddr{Global: ip, Local: t.PodIP})
+	}
+}
+
+// clusterEgress returns the addresses of the ClusterGlobalEgressIP with a name.
+func (t *translated) clusterEgress(name string) []netip.Addr {
 	for _, e := range t.ClusterEgress {
-		if e.Name != name {
-			continue
-		}
-		shared := t.addresses(clusterEgressOwner(e), e.Status.AllocatedIPs...)
-		if len(shared) == 0 {
-			return
-		}
-		shared = t.returned(shared)
-		for slot := range uint8(dataplane.GlobalShares) {
-			t.out.Table.Shared = append(t.out.Table.Shared, dataplane.GlobalShare{Slot: slot, Global: shared[int(slot)%len(shared)]})
-		}
-		if t.PodIP.IsValid() {
-			t.out.Health = shared[0]
-			t.out.Table.Echoes = []dataplane.GlobalAddr{{Global: shared[0], Local: t.PodIP}}
+		if e.Name == name {
+			return t.addresses(clusterEgressOwner(e), e.Status.AllocatedIPs...)
 		}
 	}
+	return nil
 }
 
 // selecting is a GlobalEgressIP, with the addresses that this gateway uses of it.
@@ -86,7 +102,10 @@ func (t *translated) choose() (changed map[string]bool) {
 				continue // the condition Allocated reports the mistake
 			}
 		}
-		if s.sources = t.returned(ips); len(s.sources) > 0 {
+		if s.sources = ips; t.Several {
+			s.sources = t.returned(ips)
+		}
+		if len(s.sources) > 0 {
 			t.selectors[e.Namespace] = append(t.selectors[e.Namespace], s)
 		}
 	}
@@ -226,12 +245,8 @@ func addPod(pools []dataplane.GlobalPool, all []dataplane.GlobalSource, pod neti
 	return append(pools, dataplane.GlobalPool{Pod: pod, Count: uint8(len(sources))}), all
 }
 
-// returned adds addresses to those of this gateway, as far as there is room, and returns them. With one active gateway
-// there is nothing to add: all packets return through it.
+// returned adds addresses to those of this gateway alone, as far as there is room, and returns them.
 func (t *translated) returned(ips []netip.Addr) []netip.Addr {
-	if !t.Several {
-		return ips
-	}
 	ips = ips[:min(len(ips), MaxReturned-len(t.out.Returned))]
 	t.out.Returned = append(t.out.Returned, ips...)
 	return ips
@@ -239,8 +254,11 @@ func (t *translated) returned(ips []netip.Addr) []netip.Addr {
 
 // mine returns the addresses of a GlobalEgressIP that this gateway uses: several active gateways share them, since replies must
 // return through the gateway that has translated. Each address passes to another gateway only if its own one is gone, or if
-// the shares would be unequal.
+// the shares would be unequal. A standby uses none.
 func (t *translated) mine(ips []netip.Addr) (out []netip.Addr) {
+	if t.Standby {
+		return nil
+	}
 	if !t.Several {
 		return ips
 	}

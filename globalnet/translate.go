@@ -22,6 +22,9 @@ type Gateway struct {
 	// Several specifies that the cluster may have several active gateways, of which Gateways are the names, sorted.
 	Several  bool
 	Gateways []string
+	// Standby specifies that another gateway is the only active one. Replies return to that one, except those to addresses of this
+	// gateway alone: see Returned.
+	Standby bool
 }
 
 // Objects are the objects that determine what a cluster's gateways translate, each kind sorted by namespace and name.
@@ -41,7 +44,7 @@ type Translation struct {
 	// Health is the address of the gateway that answers pings; the zero Addr if it has none.
 	Health netip.Addr
 	// Returned are the addresses to which replies must return through this gateway, as it alone knows the connections, at most
-	// MaxReturned. They are empty if the cluster has one active gateway.
+	// MaxReturned. They are empty if the cluster has one gateway node.
 	Returned []netip.Addr
 }
 

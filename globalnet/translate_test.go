@@ -180,4 +180,34 @@ func TestEgress(t *testing.T) {
 			require.Contains(t, g.Returned, s.Global, "replies to it find the gateway")
 		}
 	}
+
+	t.Log("one active gateway, and a standby: connections through that one return to it, and go on when it is the active one")
+	objs.ClusterEgress[2].Status.AllocatedIPs = []string{"242.1.0.4", "242.1.0.5"}
+	active, standby := Translate(gatewayOf("gw"), objs), gatewayOf("gw2")
+	standby.Standby = true
+	waits := Translate(standby, objs)
+	standby.Standby = false
+	elected := Translate(standby, objs)
+	addresses := func(g Translation) (shared []netip.Addr) {
+		for _, s := range g.Table.Shared[:2] {
+			shared = append(shared, s.Global)
+		}
+		return shared
+	}
+	both := []netip.Addr{ip("242.1.0.1"), ip("242.1.0.2")}
+	require.Equal(t, [][]netip.Addr{both, {ip("242.1.0.4"), ip("242.1.0.5")}, both}, [][]netip.Addr{addresses(active), addresses(waits), addresses(elected)})
+	require.Equal(t, []netip.Addr{ip("242.1.0.3")}, active.Returned)
+	require.Equal(t, []netip.Addr{ip("242.1.0.4"), ip("242.1.0.5")}, waits.Returned)
+	require.Equal(t, waits.Returned, elected.Returned)
+	require.Equal(t, waits.Table.Echoes, elected.Table.Echoes)
+	require.Equal(t, ip("242.1.0.4"), elected.Health)
+	require.Len(t, elected.Table.Sources, 3)
+	require.Empty(t, waits.Table.Sources, "replies to them return to the active gateway")
+
+	t.Log("a standby that has no address of its own yet, and a gateway where the cluster has none")
+	objs.ClusterEgress[2].Status.AllocatedIPs = nil
+	standby.Standby = true
+	require.Equal(t, both, addresses(Translate(standby, objs)))
+	objs.ClusterEgress[0].Status.AllocatedIPs = nil
+	require.Equal(t, []netip.Addr{ip("242.1.0.3"), ip("242.1.0.3")}, addresses(Translate(gatewayOf("gw"), objs)))
 }

@@ -30,7 +30,7 @@ func (m *Mesh) translate() {
 	}
 	g := globalnet.Gateway{
 		Node: m.Snapshot.Node, NodeIP: m.Membership.Self.IP, PodIP: m.Local.PodIP, Nets: m.Membership.Own.Global, Pods: m.Membership.Own.Pods,
-		Several: m.Membership.Submariner.Spec.MultiActiveGatewayEnabled,
+		Several: m.Membership.Submariner.Spec.MultiActiveGatewayEnabled, Standby: m.Snapshot.Standing.Standby(),
 	}
 	gateways := slices.DeleteFunc(slices.Clone(m.Membership.Gateways), func(n cable.Node) bool { return n.Drain == cable.Drained }) // no pod's packets take it
 	if len(gateways) == 0 {

@@ -164,11 +164,22 @@ shop/one Success: allocated 242.0.0.30
 	many.Spec.NumberOfIPs, many.ResourceVersion = new(3), "edited"
 	c.objects = append(c.objects, many)
 	c.settle()
-	mesh.List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = true
-	for _, name := range []string{"gw-1", "gw-2", "worker"} {
+	for _, name := range []string{"gw-1", "worker", "gw-2"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: fmt.Sprint(name != "worker")}
 		c.add(n)
+		c.settle()
+		require.Equal(t, name == "gw-2", strings.Contains(c.text(), "gw-1-cluster-egress.submariner.io 1 allocated"), "with a second gateway")
+	}
+	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 1 allocated", "a standby; the network is small")
+	require.True(t, strings.HasPrefix(c.text(), "cluster-egress.submariner.io 8 allocated 242.0.0.21-242.0.0.28\n"), c.text())
+
+	mesh.List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = true
+	for _, name := range []string{"gw-1", "gw-2"} {
+		o := mesh.Find[*submarinerv1.ClusterGlobalEgressIP](mesh.NewSnapshot("node", c.objects...), name+"-cluster-egress.submariner.io").DeepCopy()
+		c.remove(o)
+		o.Spec.NumGlobalIPs, o.ResourceVersion = new(8), "edited"
+		c.objects = append(c.objects, o)
 	}
 	c.settle()
 	c.now = c.now.Add(time.Hour)

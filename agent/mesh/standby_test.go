@@ -98,7 +98,7 @@ func TestStandbyLosesItsLabel(t *testing.T) {
 		m, err := readMembership(s)
 		require.NoError(t, err)
 		require.Len(t, m.Gateways, 1)
-		require.Contains(t, p.State, dataplane.Group{ID: dataplane.IntraGroupID << 24}.Key(), "the only gateway")
+		require.Contains(t, p.State, dataplane.Group{ID: dataplane.ResilientIntraGroupID << 24}.Key(), "the only gateway")
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 type wanted struct {
 	network   netip.Prefix
 	endpoints globalnet.Endpoints
+	several   bool     // several gateways may be active
 	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
 	gateways  []string // names of the gateway nodes that are not to be drained, sorted, if several may be active
 	exports   []export
@@ -89,19 +90,24 @@ func readWanted(s Snapshot, network netip.Prefix) wanted {
 	return w
 }
 
-// readGateways determines which ClusterGlobalEgressIPs there are: one for the cluster, or with several active
-// gateways one for each gateway node.
+// readGateways determines which ClusterGlobalEgressIPs there are: one for each gateway node, if there are several; and one for the cluster, unless several
+// gateways may be active.
 func (w *wanted) readGateways(s Snapshot) {
-	if subs := List[*v1alpha1.Submariner](s); !subs[0].Spec.MultiActiveGatewayEnabled {
+	w.several = List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled
+	nodes := slices.DeleteFunc(slices.Clone(List[*corev1.Node](s)), func(n *corev1.Node) bool { return !IsGatewayNode(n) })
+	if !w.several {
 		w.egress = []string{submarinerv1.ClusterEgress}
+	}
+	if w.several || len(nodes) > 1 {
+		for _, n := range nodes {
+			w.egress = append(w.egress, n.Name+submarinerv1.GatewayEgressSuffix)
+		}
+	}
+	if !w.several {
 		return
 	}
 	var drained []string
-	for _, n := range List[*corev1.Node](s) {
-		if !IsGatewayNode(n) {
-			continue
-		}
-		w.egress = append(w.egress, n.Name+submarinerv1.GatewayEgressSuffix)
+	for _, n := range nodes {
 		if submarinerv1.ToBeDrained(n.Annotations) {
 			drained = append(drained, n.Name)
 		} else {
@@ -124,16 +130,29 @@ func (w *wanted) compareEgress(s Snapshot) {
 		}
 	}
 	names := slices.DeleteFunc(slices.Clone(w.egress), func(name string) bool { return have[name] })
-	n := submarinerv1.DefaultClusterEgressIPs
-	if len(names) > 0 && s.Allocated != nil {
-		n = max(1, min(n, (s.Allocated.Usage().Free()+freed)/len(names))) // fewer, rather than none
-	}
 	for _, name := range names {
+		n := submarinerv1.DefaultClusterEgressIPs
+		if s.Allocated != nil {
+			n = max(1, min(n, w.room(name, len(names), s.Allocated.Usage().Free()+freed)))
+		}
 		w.missing = append(w.missing, drawn{&submarinerv1.ClusterGlobalEgressIP{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Ours()},
 			Spec:       submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: &n},
 		}})
 	}
+}
+
+// room returns the number of addresses that a new ClusterGlobalEgressIP may have, if as many as given are missing, for the free addresses: fewer than
+// usual, rather than none for some. A gateway with an active one beside it needs few.
+func (w *wanted) room(name string, missing, free int) int {
+	switch {
+	case w.several:
+		return free / missing
+	case name == submarinerv1.ClusterEgress:
+		return free - (missing - 1)
+	}
+	const share = 64 // of the free addresses
+	return free / share
 }
 
 // compareIngress finds the GlobalIngressIPs that are missing, wrong, or needless, and the exports whose names are taken.
