@@ -301,7 +301,8 @@ func globalExportTimed(t *testing.T) {
 	measure.Record(t, measure.AtMost("export of a Service: a pod of another cluster has an answer after", took, 2, "s"))
 }
 
-// globalTakeover kills the server's active gateway: connections to exported Services use the other one.
+// globalTakeover gives a cluster a standby, whose own pods reach other clusters through it, and kills the active gateway: connections to exported
+// Services use the other one. It returns as a standby.
 func globalTakeover(t *testing.T) {
 	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
 	ip := globalIP(t, "cluster2", "web")
@@ -314,6 +315,7 @@ func globalTakeover(t *testing.T) {
 		return nil
 	})
 	first := gateway(t, "cluster2")
+	throughStandby(t, "cluster2", second)
 	must(t, "lab", "kill", first)
 	eventually(t, 10*time.Second, func() error {
 		out, err := from.try("get", "http://"+ip+"/", "--timeout", "2s")
@@ -327,6 +329,29 @@ func globalTakeover(t *testing.T) {
 	for _, ds := range []string{"web", "host"} {
 		kubectl(t, "cluster2", "rollout", "status", "daemonset/"+ds, "--timeout=300s")
 	}
+	throughStandby(t, "cluster2", first)
+}
+
+// throughStandby requires that pods on the node of a standby reach a Service of cluster1. Servers see its own addresses.
+func throughStandby(t *testing.T, cluster, standby string) {
+	t.Helper()
+	to := "http://" + globalIP(t, "cluster1", "web") + "/"
+	eventually(t, time.Minute, func() error {
+		own := kubectl(t, cluster, "get", "clusterglobalegressips.submariner.io", standby+"-cluster-egress.submariner.io", "-o", "jsonpath={.status.allocatedIPs}")
+		for _, from := range []pod{podOn(t, cluster, "web", standby), podOn(t, cluster, "host", standby)} {
+			out, err := from.try("get", to, "-n", "10", "--timeout", "2s")
+			if err != nil {
+				return fmt.Errorf("from %s: %w: %s", from.name, err, out)
+			}
+			for line := range strings.Lines(out) {
+				if seen := clientOf(t, line); !strings.Contains(own, fmt.Sprintf("%q", seen)) {
+					return fmt.Errorf("servers saw %v, not one of %s", seen, own)
+				}
+			}
+		}
+		return nil
+	})
+	allConnected(t)
 }
 
 // export exports a Service of the namespace default.
