@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"sync"
 
@@ -19,6 +18,7 @@ import (
 	"subctl/internal/kube"
 	"subctl/internal/wake"
 	"subctl/sdewan"
+	"subctl/sdewan/rest"
 	restclient "subctl/sdewan/rest/client"
 )
 
@@ -140,12 +140,24 @@ func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1
 	return shortened(modules), ""
 }
 
-// shortened returns what modules report as JSON, without the longest ones if it is too long.
-func shortened(modules []restclient.Module) string {
-	modules = slices.Clone(modules)
-	for i, m := range modules {
+// report is what a module reports. Count is the number of entries of a status that is too long.
+type report struct {
+	restclient.Module
+	Count int `json:"count,omitempty"`
+}
+
+func (r *report) cut() {
+	r.Count = rest.Entries(r.Status)
+	r.Status = json.RawMessage(batch.TooLong)
+}
+
+// shortened returns what modules report as JSON, without the longest ones if it is too long: then with the numbers of their entries.
+func shortened(all []restclient.Module) string {
+	modules := make([]report, len(all))
+	for i, m := range all {
+		modules[i].Module = m
 		if len(m.Status) > maxStatus {
-			modules[i].Status = json.RawMessage(batch.TooLong)
+			modules[i].cut()
 		}
 		if len(m.Error) > maxError {
 			modules[i].Error = json.RawMessage(batch.TooLong)
@@ -168,6 +180,6 @@ func shortened(modules []restclient.Module) string {
 		if len(modules[longest].Status) <= len(batch.TooLong) {
 			return "" // long names
 		}
-		modules[longest].Status = json.RawMessage(batch.TooLong)
+		modules[longest].cut()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -295,5 +296,10 @@ func TestShortened(t *testing.T) {
 	long, _ := json.Marshal(make([]byte, maxStatus))
 	s := shortened([]restclient.Module{{Name: "conntrack", Status: long}, {Name: "ipsec", Status: json.RawMessage(`{}`)}})
 	require.Equal(t, `[{"name":"conntrack","status":"(too long)"},{"name":"ipsec","status":{}}]`, s)
+	long = json.RawMessage("[" + strings.Repeat(`{"protocol":"tcp"},`, 9999) + "{}]")
+	routes := json.RawMessage(`{"main":{"item":[` + strings.Repeat(`{},`, 7000) + `{}]},"41":{"item":[{}]}}`)
+	s = shortened([]restclient.Module{{Name: "conntrack", Status: long}, {Name: "route", Status: routes}, {Name: "neighbour", Status: routes}})
+	require.Equal(t, `[{"name":"conntrack","status":"(too long)","count":10000},{"name":"route","status":"(too long)","count":7002},`+
+		`{"name":"neighbour","status":`+string(routes)+`}]`, s, "of what is left out, the number of entries remains")
 	require.LessOrEqual(t, len(shortened(make([]restclient.Module, maxStatus))), maxStatus)
 }

@@ -207,6 +207,11 @@ func TestHostileStatus(t *testing.T) {
 	require.Len(t, many, maxIneffective+1)
 	require.Equal(t, "objects without effect that are not listed: 91", many[maxIneffective])
 
+	long := answer(`[{"name":"conntrack","status":"(too long)","count":10000},{"name":"route","status":"(too long)"},{"name":"neighbour","status":[{},{}]}]`, "")
+	require.Equal(t, []string{"conntrack", "route"}, long.Cut)
+	require.Equal(t, []string{"10000 or more", "many", "2"}, []string{long.Number("conntrack", long.Connections), long.Number("route", long.Routes), long.Number("neighbour", long.Neighbours)},
+		"what was too long to be kept is not shown as 0")
+
 	require.Equal(t, []string{"no answer"}, answer("", "no answer").Problems)
 	for _, text := range []string{"", "{}", "[", `"x"`, "[" + strings.Repeat("{},", maxStatus) + "{}]"} {
 		require.Equal(t, []string{"its answer is no list of modules, or was too long"}, answer(text, "").Problems, "%.20s", text)

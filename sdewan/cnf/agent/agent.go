@@ -33,9 +33,10 @@ const (
 type Kernel struct {
 	// Target returns the kernel as Sync needs it.
 	Target func(dataplane.Owner) (dataplane.Target, error)
-	// Network reads devices, routes and rules, and Connections at most so many connections.
+	// Network reads devices, routes and rules; Connections and Neighbours read at most so many entries.
 	Network     func() (dataplane.Network, error)
 	Connections func(most int) ([]dataplane.Connection, error)
+	Neighbours  func(most int) ([]dataplane.NetNeighbour, error)
 	// Watch signals changes of devices, addresses, routes, rules and our table.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// Forward makes the kernel forward packets of devices.
