@@ -241,7 +241,7 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 				if v.reason == "" || p.ofRule() && !v.ofRule() {
 					v.problem = problem{p.reason, onPod(c.pods[i].Name, p)}
 				}
-				again = again || p.reason == Rejected || p.reason == RestartFailed
+				again = again || p.byCNF()
 			}
 		}
 		v.problem = steadyOf(x, v.problem, mayTell)
@@ -260,7 +260,7 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 
 // onPod names the pod in a message, unless the problem is the same on all pods.
 func onPod(pod string, p problem) string {
-	if p.reason == Rejected || p.reason == RestartFailed {
+	if p.byCNF() {
 		return "pod " + pod + ": " + p.message
 	}
 	return p.message
@@ -287,6 +287,8 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	if o.synced, err = m.sync(ctx, m.client, o.aim.desires, func(service string) bool { return owes(c.rules, service) }); err != nil {
 		m.read = time.Time{} // the Secrets may have changed
 		o.problem = problemOf(p.Name, err)
+	} else if o.synced.unapplied {
+		o.problem = problem{NotInKernel, fmt.Sprintf("pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}
 	}
 	return o
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"subctl/sdewan/rest"
 	restclient "subctl/sdewan/rest/client"
@@ -31,7 +32,7 @@ type api interface {
 	Update(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
 	Delete(context.Context, *rest.Collection, string) error
 	Restart(context.Context, string, []rest.Object) error
-	Awaits(context.Context) (bool, error)
+	Effect(context.Context) (restclient.Effect, error)
 }
 
 // synced is the state of a pod after everything was done that could be done.
@@ -44,6 +45,10 @@ type synced struct {
 	written map[id]bool
 	// restarts has the reason for each service that did not restart.
 	restarts map[string]error
+	// unapplied is true if the CNF reports that its kernel does not hold its configuration, and ineffective has what the CNF reports of each
+	// object that has no effect, or of which a part has none.
+	unapplied   bool
+	ineffective map[id]string
 }
 
 // sync makes a pod hold what it should, in the order of the collections, which is that of their dependencies, and restarts
@@ -88,7 +93,25 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 		}
 		m.owed[service], m.started = false, true
 	}
-	return s.synced, nil
+	return s.synced, s.look(ctx)
+}
+
+// look reads what the CNF makes of its objects, if it reports that.
+func (s *session) look(ctx context.Context) error {
+	if s.silent {
+		return nil
+	}
+	effect, err := s.api.Effect(ctx)
+	if err != nil {
+		return fmt.Errorf("reading its status: %w", err)
+	}
+	s.silent, s.unapplied, s.ineffective = !effect.Reports, effect.Reports && !effect.Applied, map[id]string{}
+	for _, o := range effect.Ineffective {
+		if module, name, ok := strings.Cut(o.Collection, "/"); ok && !o.Minor {
+			s.ineffective[id{rest.Lookup(module, name), o.Name}] = o.Reason
+		}
+	}
+	return nil
 }
 
 // session is one sync.

@@ -32,7 +32,7 @@ func (a *Agent) Devices() *rest.Devices {
 }
 
 // Status returns the report of a module of the REST API, in the format of CNFs on OpenWrt. The modules "effect" and "neighbour" exist only here.
-func (a *Agent) Status(_ context.Context, module string) (any, error) {
+func (a *Agent) Status(ctx context.Context, module string) (any, error) {
 	a.mu.Lock()
 	network, world := a.network, a.world
 	a.mu.Unlock()
@@ -56,6 +56,7 @@ func (a *Agent) Status(_ context.Context, module string) (any, error) {
 	case "ipsec":
 		return a.ipsec()
 	case "effect":
+		a.settle(ctx)
 		return a.effect(), nil
 	}
 	return nil, fmt.Errorf("no such module: %s", module)

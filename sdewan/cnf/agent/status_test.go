@@ -176,3 +176,35 @@ func TestStatusOfEffect(t *testing.T) {
 	require.Contains(t, effect(), `"no_effect_count":1000`)
 	require.Less(t, len(effect()), 10000)
 }
+
+// The report waits until the kernel holds the last change, or for a limited time; objects without effect come before settings without effect.
+func TestEffectOfTheLastChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Options{Log: slog.New(slog.DiscardHandler), Config: func() rest.Config { return rest.Config{} }})
+		a.result(nil, nil)
+		effect := func() effectStatus {
+			got, err := a.Status(t.Context(), "effect")
+			require.NoError(t, err)
+			return got.(effectStatus)
+		}
+		require.True(t, effect().Applied)
+		a.Changed()
+		start := time.Now()
+		require.False(t, effect().Applied, "no pass has seen the change")
+		require.Equal(t, settleTime, time.Since(start))
+		go func() {
+			time.Sleep(time.Second)
+			a.end(0) // of a pass that began before the change
+			time.Sleep(time.Second)
+			a.result(cnf.Report{{Name: "minor", Minor: true}, {Name: "wrong"}}, nil)
+			a.end(1)
+		}()
+		start = time.Now()
+		got := effect()
+		require.True(t, got.Applied)
+		require.Equal(t, 2*time.Second, time.Since(start))
+		require.Equal(t, []ineffectiveStatus{{Name: "wrong"}, {Name: "minor", Minor: true}}, got.Ineffective)
+		a.result(nil, errors.New("no nftables"))
+		require.False(t, effect().Applied)
+	})
+}
