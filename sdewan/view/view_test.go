@@ -252,6 +252,54 @@ func TestExplain(t *testing.T) {
 	require.Equal(t, []string{"Mwan3Policy p (spec.policy): does not exist"}, v.Explain(other).Needs)
 }
 
+// An explanation says what the plan does, also where src or dest is missing, and omits no condition.
+func TestExplainFirewall(t *testing.T) {
+	for want, o := range map[string]rest.Object{
+		"tcpudp from any address in zone lan to the CNF itself port 22: REJECT":                       &rest.FirewallRule{Src: "lan", DestPort: "22"},
+		"tcp from 192.0.2.1 in any zone to the CNF itself at 192.0.2.2: DROP":                         &rest.FirewallRule{Src: "*", Proto: "tcp", SrcIP: "192.0.2.1", DestIP: "192.0.2.2", Target: "DROP"},
+		"udp from the CNF itself port 53 to any address in zone wan: ACCEPT":                          &rest.FirewallRule{Dest: "wan", Proto: "udp", SrcPort: "53", Target: "ACCEPT"},
+		"all from the CNF itself to any address in any zone: REJECT":                                  &rest.FirewallRule{Proto: "all"},
+		"all from any address in zone lan to any address in any zone: REJECT":                         &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "*"},
+		"all from any address in zone lan to any address in any zone or the CNF itself: MARK 0x1":     &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "*", Target: "MARK", SetMark: "0x1"},
+		"all from any address in any zone or the CNF itself to any address in zone wan: MARK 0x1/0xf": &rest.FirewallRule{Proto: "all", Dest: "wan", Target: "MARK", SetXMark: "0x1/0xf"},
+		"all from any address in zone lan to any address in any zone or the CNF itself: NOTRACK":      &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "wan", Target: "NOTRACK"},
+		"icmp echo-request, redirect from any address in zone lan to the CNF itself, sent by the device 02:00:00:00:00:01, without the mark 0x10, IPv4 only, and as iptables matches -m x (on OpenWrt only): REJECT": &rest.FirewallRule{
+			Src: "lan", Proto: "icmp", ICMPType: []string{"echo-request", "redirect"}, SrcMAC: "02:00:00:00:00:01", Mark: "!0x10", Family: "ipv4", Extra: "-m x",
+		},
+		"new connections from any zone to zone wan, IPv6 only: ACCEPT, and their replies": &rest.Forwarding{Src: "*", Dest: "wan", Family: "ipv6"},
+		"packets from and to net1, 192.0.2.0/24, IPv4 only: to the CNF: ACCEPT; from the CNF: ACCEPT; between networks of the zone: DROP; to it: source addresses become the CNF's, of packets from 10.0.0.0/8, of packets to !10.1.0.0/16; " +
+			"packets of no known connection leave to it, too; TCP segments are limited to what fits the path": &rest.Zone{
+			Network: []string{"net1"}, Subnet: []string{"192.0.2.0/24"}, Family: "ipv4", Forward: "DROP", Masq: "1", MasqSrc: []string{"10.0.0.0/8"}, MasqDest: []string{"!10.1.0.0/16"}, MasqAllowInvalid: "1", MTUFix: "1",
+		},
+		"tcp from any address in zone wan to any address port 80,443, with the mark 0x1: the destination becomes 10.0.0.1, with the port that it has, and the packets are accepted": &rest.Redirect{
+			Src: "wan", Proto: "tcp", SrcDPort: "80,443", DestIP: "10.0.0.1", Mark: "0x1",
+		},
+		"tcpudp from any address in zone wan to any address port 80: the destination becomes the CNF itself port 80, and the packets are accepted": &rest.Redirect{Src: "wan", SrcDPort: "80"},
+		"tcpudp from 10.0.0.1 to any address in zone wan: the source address becomes 192.0.2.1":                                                    &rest.Redirect{Src: "lan", Target: "SNAT", SrcIP: "10.0.0.1", Dest: "wan", SrcDIP: "192.0.2.1"},
+		"all from any address to any address, IPv6 only, unless an earlier rule matches: takes an uplink by policy p":                              &rest.Rule{Policy: "p", Family: "ipv6"},
+		`IPsec with %any, authenticated by psk, this CNF as "hub", the remote as "edge", IKE with a: c (tunnel, start): 10.0.0.0/8 and an address that the remote assigns === the remote, ESP with b, accepted whatever zones say`: &rest.Remote{
+			Gateway: "%any", Auth: "psk", LocalID: "hub", RemoteID: "edge", PreSharedKey: "secret", Proposals: []string{"a"},
+			Connections: []rest.Connection{{Name: "c", Mode: "start", LocalSubnet: "10.0.0.0/8", LocalSourceIP: "%config", Proposals: []string{"b"}, LocalFirewall: "yes"}},
+		},
+	} {
+		matches, does := words(o, rest.Config{})
+		require.Equal(t, want, matches+": "+does)
+	}
+}
+
+// Rules of any zone come before those of a zone, whatever their age, in the explanation as on the CNF.
+func TestExplainOrder(t *testing.T) {
+	rule := func(name, src, dest, target string, second int) *batch.FirewallRule {
+		return &batch.FirewallRule{ObjectMeta: metaOf(name, "one", second), Spec: batch.FirewallRuleSpec{Src: batch.ZoneName(src), Dest: batch.ZoneName(dest), Target: target}}
+	}
+	old, young, any, out, mark := rule("old", "z", "", "", 1), rule("young", "z", "", "", 2), rule("any", "*", "", "", 3), rule("out", "", "", "", 4), rule("mark", "*", "", "MARK", 5)
+	v := &View{CNFs: []CNF{aCNF("x", "one")}, Rules: []sdewan.Rule{old, young, any, out, mark}}
+	require.Equal(t, []string{"FirewallRule any", "FirewallRule out", "FirewallRule old"}, v.Explain(young).After)
+	require.Equal(t, []string{"FirewallRule any"}, v.Explain(out).After)
+	require.Empty(t, v.Explain(any).After)
+	require.Equal(t, []string{"FirewallRule any", "FirewallRule out", "FirewallRule old", "FirewallRule young"}, v.Explain(mark).After)
+}
+
 // Every kind of rules can be explained.
 func TestEveryKindHasWords(t *testing.T) {
 	for _, k := range sdewan.Kinds() {
