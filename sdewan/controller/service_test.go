@@ -191,6 +191,27 @@ func TestExposed(t *testing.T) {
 		}
 		return nil
 	})
+	// A user who makes it his, or has an object with this name, learns of it; the controller makes it again when the name is free.
+	require.NoError(t, retryConflict(func() error {
+		require.NoError(t, w.get(mine))
+		mine.Labels, mine.OwnerReferences = map[string]string{sdewan.PurposeLabel: "cnf-1"}, nil
+		return w.client.Update(t.Context(), mine)
+	}))
+	w.eventually(func() error {
+		if !strings.Contains(w.log.String(), "FirewallDNAT service-web-53-udp exists, and is not the controller's: rename it") { // the Event has the text of the first one
+			return errors.New("not noticed")
+		}
+		return nil
+	})
+	w.delete(mine)
+	w.eventually(func() error {
+		mine = &batch.FirewallDNAT{ObjectMeta: w.named("service-web-53-udp")}
+		if err := w.get(mine); err != nil || len(mine.OwnerReferences) == 0 {
+			return fmt.Errorf("%v (%w)", mine.OwnerReferences, err)
+		}
+		return nil
+	})
+	w.inSync(mine)
 	// What is left when the controller was down goes at its start.
 	stop()
 	annotate("")
