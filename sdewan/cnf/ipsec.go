@@ -88,7 +88,7 @@ func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.
 	o = dataplane.IKERemote{
 		Name: r.Name, Gateway: r.Gateway, LocalID: r.LocalID, RemoteID: r.RemoteID, IKELifetime: ikeLifetime, ESPLifetime: espLifetime, DPDDelay: dpdDelay,
 	}
-	if o.Gateway == "any" || o.Gateway == "%any" {
+	if r.Waits() {
 		o.Gateway = ""
 	}
 	o.RemoteID = cmp.Or(o.RemoteID, o.Gateway)

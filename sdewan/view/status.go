@@ -23,7 +23,7 @@ type PodStatus struct {
 	IP          string          `json:"ip"`
 	Read        string          `json:"read,omitempty"` // RFC 3339: when the answer changed last
 	Uplinks     []string        `json:"uplinks"`        // NAME STATUS
-	Tunnels     []string        `json:"tunnels"`        // NAME up, connecting or down
+	Tunnels     []string        `json:"tunnels"`        // NAME up, connecting, waiting (for the other end, or for traffic) or down
 	Connections int             `json:"connections"`    // entries of the connection table: a CNF of subctl lists at most rest.MaxEntries
 	Routes      int             `json:"routes"`
 	Neighbours  int             `json:"neighbours"`    // entries of the neighbour tables (ARP and NDP)
@@ -174,6 +174,7 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 			Connection string          `json:"connection"`
 			Up         json.RawMessage `json:"up"`
 			Connecting json.RawMessage `json:"connecting"`
+			Waiting    bool            `json:"waiting"`
 		} `json:"details"`
 	}
 	if json.Unmarshal(status, &ipsec) != nil {
@@ -186,9 +187,11 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 			state = "up"
 		case counted(d.Connecting):
 			state = "connecting"
+		case d.Waiting:
+			state = "waiting"
 		}
 		p.Tunnels = append(p.Tunnels, d.Connection+" "+state)
-		if state != "up" {
+		if state != "up" && state != "waiting" {
 			p.Problems = append(p.Problems, fmt.Sprintf("tunnel %s is %s", d.Connection, state))
 		}
 	}

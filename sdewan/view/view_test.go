@@ -189,10 +189,10 @@ func TestHostileStatus(t *testing.T) {
 		return out[0]
 	}
 	good := answer(`[{"name":"wan","error":null,"status":{"interfaces":{"net2":{"status":"offline"},"net1":{"status":"online"}}}},`+
-		`{"name":"ipsec","status":{"details":[{"connection":"hub-a","up":"1"},{"connection":"hub-b","up":0,"connecting":1},{"connection":"hub-c"}]}},`+
+		`{"name":"ipsec","status":{"details":[{"connection":"hub-a","up":"1"},{"connection":"hub-b","up":0,"connecting":1},{"connection":"hub-c"},{"connection":"edges-d","up":0,"connecting":0,"waiting":true}]}},`+
 		`{"name":"conntrack","status":[{},{}]},{"name":"route","status":{"main":{"item":[{},{}]},"41":{"item":[{}]}}},{"name":"else","status":7},{"name":"rule","error":"x"}]`, "")
 	require.Equal(t, []string{"net1 online", "net2 offline"}, good.Uplinks)
-	require.Equal(t, []string{"hub-a up", "hub-b connecting", "hub-c down"}, good.Tunnels)
+	require.Equal(t, []string{"hub-a up", "hub-b connecting", "hub-c down", "edges-d waiting"}, good.Tunnels, "a hub to which nobody is connected has no problem")
 	require.Equal(t, 2, good.Connections)
 	require.Equal(t, 3, good.Routes)
 	require.Equal(t, []string{"uplink net2 is offline", "tunnel hub-b is connecting", "tunnel hub-c is down", "it cannot report rule: see its log"}, good.Problems)
