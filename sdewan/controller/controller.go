@@ -250,6 +250,8 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 	switch {
 	case again:
 		after = 0
+	case services.late:
+		after = dnsSoon
 	case services.dns:
 		after = min(dnsAgain, r.o.Resync)
 	default:

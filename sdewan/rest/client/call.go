@@ -213,8 +213,12 @@ const cookieName = "sysauth"
 
 // login returns the token of the session. It opens a session if there is none, or the one that there is has the token ended.
 func (c *Client) login(ctx context.Context, ended string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.logins <- struct{}{}:
+		defer func() { <-c.logins }()
+	case <-ctx.Done():
+		return "", failed(ctx.Err())
+	}
 	if c.token != "" && c.token != ended {
 		return c.token, nil
 	}
