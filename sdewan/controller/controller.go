@@ -46,12 +46,8 @@ type Options struct {
 	Port int
 	// ClusterDomain is the domain of the cluster's DNS, which is part of the names in certificates; cluster.local.
 	ClusterDomain string
-	// Workers is the number of CNFs that are worked on at the same time; 96, of which the first namespace can have half. Most workers wait
-	// for answers.
-	Workers int
-	// Timeout bounds each request to a pod, RestartTimeout each restart of a service there: see sdewan/rest/client. PodTimeout bounds all
-	// requests of one sync of a pod; 2 min.
-	Timeout, RestartTimeout, PodTimeout time.Duration
+	// Timeout bounds each request to a pod: see sdewan/rest/client.
+	Timeout time.Duration
 	// Resync is the interval at which a CNF is compared although nothing has changed; 5 min. StatusPeriod is the interval at which CNFStatus
 	// objects are written; 30 s.
 	Resync, StatusPeriod time.Duration
@@ -62,6 +58,12 @@ type Options struct {
 
 	now func() time.Time
 }
+
+// workers is the number of CNFs that are worked on at the same time, of which the first namespace can have half. Most workers wait for answers.
+const workers = 96
+
+// podTimeout bounds all requests of one sync of a pod.
+const podTimeout = 2 * time.Minute
 
 // busy is after which time a CNF is tried again whose namespace has all the workers that it can have.
 const busy = 200 * time.Millisecond
@@ -76,8 +78,8 @@ func (o *Options) complete() error {
 	if o.Log == nil {
 		return errors.New("the controller needs a log")
 	}
-	o.Port, o.ClusterDomain, o.Workers = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain), cmp.Or(o.Workers, 96)
-	o.PodTimeout, o.Resync, o.StatusPeriod = cmp.Or(o.PodTimeout, 2*time.Minute), cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
+	o.Port, o.ClusterDomain = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain)
+	o.Resync, o.StatusPeriod = cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
 	o.RetryFrom, o.RetryUntil = cmp.Or(o.RetryFrom, 500*time.Millisecond), cmp.Or(o.RetryUntil, 30*time.Second)
 	if o.Resolve == nil {
 		o.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -269,7 +271,7 @@ func onPod(pod string, p problem) string {
 }
 
 func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool) outcome {
-	ctx, cancel := context.WithTimeout(ctx, r.o.PodTimeout)
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
 	m, trouble := r.fleet.of(ctx, c.key, p)
 	defer r.fleet.done(m, c.key.Namespace)

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -311,6 +312,26 @@ func TestCNFStatus(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Under traffic, only counters change: they are written now and then, and what matters at once.
+func TestCountersAreWrittenSeldom(t *testing.T) {
+	info := func(status string) batch.CNFInformation { return batch.CNFInformation{Name: "a", Status: status} }
+	is := `[{"name":"interface","status":[{"name":"net1","status":"UP","received_packets":"7"}]},{"name":"wan","status":{"interfaces":{"age":{"age":1,"status":"online"}}}},{"name":"conntrack","status":[{}]},` +
+		`{"name":"neighbour","status":[{"ip":"192.0.2.1","state":"stale"}]},{"name":"ipsec","status":{"remotes":[{"seconds":5,"connections":[{"bytes_in":7}]}]}}]`
+	for text, same := range map[string]bool{
+		is: true,
+		strings.NewReplacer(`"7"`, `"8"`, `"age":1`, `"age":2`, `[{}]`, `"(too long)","count":7`, `stale`, `reachable`, `:5`, `:35`, `_in":7`, `_in":8`).Replace(is): true,
+		strings.Replace(is, "UP", "DOWN", 1): false, strings.Replace(is, `"online"`, `"offline"`, 1): false, strings.Replace(is, "192.0.2.1", "192.0.2.2", 1): false, "": false,
+	} {
+		require.Equal(t, same, sameButCounters(info(is), info(text)), text)
+	}
+	require.False(t, sameButCounters(batch.CNFInformation{Error: "x"}, batch.CNFInformation{Error: "y"}))
+	now := time.Now()
+	c := &collector{o: Options{StatusPeriod: 30 * time.Second, now: func() time.Time { return now }}}
+	for age, want := range map[time.Duration]bool{0: true, 4 * time.Minute: true, 5 * time.Minute: false} {
+		require.Equal(t, want, c.recent(batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: now.Add(-age)}}), age)
+	}
 }
 
 func TestShortened(t *testing.T) {

@@ -27,7 +27,7 @@ type CNFStatusSpec struct{}
 
 // CNFStatusStatus lists pods.
 type CNFStatusStatus struct {
-	// AppliedTime is when the pods were asked.
+	// AppliedTime is when the pods gave the answers. A change of counters and connections alone is written after 5 minutes.
 	// +optional
 	AppliedTime *metav1.Time `json:"appliedTime,omitempty"`
 	// Information is what each pod answered.

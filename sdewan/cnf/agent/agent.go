@@ -223,8 +223,12 @@ func short(op string) string {
 func (a *Agent) result(report cnf.Report, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	known := make(map[cnf.Line]bool, len(a.report))
+	for _, l := range a.report {
+		known[l] = true
+	}
 	for _, l := range report {
-		if !slices.Contains(a.report, l) {
+		if !known[l] {
 			a.Log.Warn("an object has no effect, or part of it has none", "object", l.Collection+"/"+l.Name, "reason", l.Message)
 		}
 	}
