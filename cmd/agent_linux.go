@@ -42,6 +42,7 @@ func newCNFKernel() (cnf.Kernel, error) {
 		Target:      func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) },
 		Network:     kernel.ReadNetwork,
 		Connections: kernel.Connections,
+		Neighbours:  kernel.Neighbours,
 		Watch:       kernel.WatchNetwork,
 		Forward:     kernel.Forward,
 	}, nil

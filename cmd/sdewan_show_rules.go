@@ -53,7 +53,7 @@ func (o *sdewanTable) rules(ctx context.Context) error {
 		{Head: "IN SYNC", Cell: func(r sdewanRule) string { return yes(r.InSync) }},
 		{Head: "VERSION", Cell: func(r sdewanRule) string { return r.AppliedVersion }},
 		{Head: "SINCE", Cell: func(r sdewanRule) string { return r.AppliedTime }},
-		{Head: "PODS", Max: 40, Cell: func(r sdewanRule) string { return words.List(r.Pods) }},
+		{Head: "READY PODS", Max: 40, Cell: func(r sdewanRule) string { return words.List(r.Pods) }},
 		{Head: "REASON", Cell: func(r sdewanRule) string { return r.Reason }},
 	})
 	if err != nil {

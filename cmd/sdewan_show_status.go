@@ -37,8 +37,9 @@ func (o *sdewanTable) status(ctx context.Context) error {
 		{Head: "NODE", Wide: true, Cell: func(r view.PodStatus) string { return r.Node }},
 		{Head: "UPLINKS", Max: 60, Cell: func(r view.PodStatus) string { return strings.Join(r.Uplinks, ", ") }},
 		{Head: "TUNNELS", Max: 60, Cell: func(r view.PodStatus) string { return strings.Join(r.Tunnels, ", ") }},
-		{Head: "CONNECTIONS", Cell: func(r view.PodStatus) string { return fmt.Sprint(r.Connections) }},
-		{Head: "ROUTES", Wide: true, Cell: func(r view.PodStatus) string { return fmt.Sprint(r.Routes) }},
+		{Head: "CONNECTIONS", Cell: func(r view.PodStatus) string { return r.Number("conntrack", r.Connections) }},
+		{Head: "ROUTES", Wide: true, Cell: func(r view.PodStatus) string { return r.Number("route", r.Routes) }},
+		{Head: "NEIGHBOURS", Wide: true, Cell: func(r view.PodStatus) string { return r.Number("neighbour", r.Neighbours) }},
 		{Head: "READ", Cell: func(r view.PodStatus) string { return r.Read }},
 	})
 	if err != nil {

@@ -130,7 +130,7 @@ func TestSdewanMistakes(t *testing.T) {
 		"sdewan install --replicas x":                    `invalid argument "x" for "--replicas" flag: use a whole number`,
 		"sdewan cnf render E_x --purpose a --networks a": `name "E_x" must consist of lower case letters, digits and '-', and begin and end with a letter or digit` + "\n",
 		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a":                     `name "` + strings.Repeat("e", 60) + `" is too long for the Secret ` + strings.Repeat("e", 60) + "-account: choose a shorter name, of at most 55 characters, or set --account-secret and --cert-secret\n",
-		"sdewan cnf render e --purpose a --networks a --image 'a b'":                                     `image "a b" is not the name of an image, such as registry.example/subctl:v1`,
+		"sdewan cnf render e --purpose a --networks a --image 'a b'":                                     `image "a b" is not the name of an image: invalid reference format: specify REGISTRY/REPOSITORY:TAG, such as registry.example/subctl:v1`,
 		"sdewan cnf render e --purpose a --networks a=1.2.3.0/24":                                        `--networks: network "a": 1.2.3.0 is no address of a host in 1.2.3.0/24: use the address of the pod`,
 		"sdewan cnf render e --purpose a --networks a=1.2.3.255/24":                                      `--networks: network "a": 1.2.3.255 is no address of a host`,
 		"sdewan cnf render e --purpose a --networks a=1.2.3.4":                                           `--networks: network "a": "1.2.3.4" is not an IPv4 address with the length of its network`,

@@ -45,6 +45,14 @@ type NetRule struct {
 	Table      int // 0 if the rule has an action
 }
 
+// NetNeighbour is a neighbour that ARP or NDP knows, or has asked for.
+type NetNeighbour struct {
+	Dev   string
+	IP    netip.Addr
+	MAC   string // "" if it is not known
+	State string // reachable, stale, delay, probe, incomplete, failed or permanent
+}
+
 // Connection is a connection that connection tracking knows.
 type Connection struct {
 	Protocol string // tcp, udp, icmp or a number

@@ -26,8 +26,9 @@ type Attachment struct {
 
 // The bounds of what ParseNetworks accepts: the limit of Kubernetes for all annotations together, and of mwan3 for its interfaces.
 const (
-	maxNetworks    = 256 << 10
-	maxAttachments = 60
+	maxNetworks = 256 << 10
+	// MaxAttachments is the maximum number of networks of a CNF.
+	MaxAttachments = 60
 )
 
 // ParseNetworks returns the devices in the value of a NetworksAnnotation. "" has none. What is wrong is in the error, and the rest is returned.
@@ -64,9 +65,9 @@ func ParseAttachments(annotation string) ([]Attachment, error) {
 	}
 	var list []Attachment
 	var errs []error
-	if most := len(value.Interface); most > maxAttachments {
-		errs = append(errs, fmt.Errorf("annotation %s lists %d devices: at most %d are possible", NetworksAnnotation, most, maxAttachments))
-		value.Interface = value.Interface[:maxAttachments]
+	if most := len(value.Interface); most > MaxAttachments {
+		errs = append(errs, fmt.Errorf("annotation %s lists %d devices: at most %d are possible", NetworksAnnotation, most, MaxAttachments))
+		value.Interface = value.Interface[:MaxAttachments]
 	}
 	for i, d := range value.Interface {
 		complain := func(format string, args ...any) {

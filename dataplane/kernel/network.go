@@ -218,3 +218,34 @@ func Connections(most int) ([]dataplane.Connection, error) {
 	}
 	return out, nil
 }
+
+// Neighbours returns the neighbours of IPv4 and IPv6 of the calling thread's network namespace, at most so many. Entries of multicast, which
+// need no resolution, are left out.
+func Neighbours(most int) ([]dataplane.NetNeighbour, error) {
+	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink socket: %w", err)
+	}
+	defer h.Close()
+	links, err1 := netlink.Whole(h.LinkList)
+	all, err2 := netlink.Whole(func() ([]vnl.Neigh, error) { return h.NeighList(0, vnl.FAMILY_ALL) })
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("listing neighbours: %w", err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	states := map[int]string{
+		vnl.NUD_REACHABLE: "reachable", vnl.NUD_STALE: "stale", vnl.NUD_DELAY: "delay", vnl.NUD_PROBE: "probe",
+		vnl.NUD_INCOMPLETE: "incomplete", vnl.NUD_FAILED: "failed", vnl.NUD_PERMANENT: "permanent",
+	}
+	var out []dataplane.NetNeighbour
+	for _, n := range all {
+		if state := states[n.State]; state != "" && names[n.LinkIndex] != "" {
+			out = append(out, dataplane.NetNeighbour{Dev: names[n.LinkIndex], IP: netlink.Addr(n.IP), MAC: n.HardwareAddr.String(), State: state})
+		}
+	}
+	slices.SortFunc(out, func(a, b dataplane.NetNeighbour) int { return cmp.Or(cmp.Compare(a.Dev, b.Dev), a.IP.Compare(b.IP)) })
+	return out[:min(len(out), most)], nil
+}

@@ -3,10 +3,12 @@
 package kernel
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/dataplane"
 	"subctl/internal/nstest"
 )
 
@@ -35,4 +37,25 @@ func TestStopForwarding(t *testing.T) {
 	ns.Run("nft add table ip ours")
 	stop()
 	require.Equal(t, "1\n1\n", forwarding())
+}
+
+// Neighbours are read with their devices and states, and no more than asked for; what needs no resolution is left out.
+func TestNeighbours(t *testing.T) {
+	ns := nstest.New(t, "pod")
+	ns.Run("ip link add net0 type veth peer name net1 && ip link set net0 up && ip link set net1 up && ip addr add 192.0.2.1/24 dev net0")
+	ns.Run("ip neigh add 192.0.2.9 lladdr 02:00:00:00:00:09 dev net0 nud permanent && ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev net0 nud stale")
+	ns.Run("ip -6 neigh add fd00::2 lladdr 02:00:00:00:00:06 dev net1 nud permanent && ip neigh add 224.0.0.9 dev net0 nud noarp")
+	want := []dataplane.NetNeighbour{
+		{Dev: "net0", IP: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02", State: "stale"},
+		{Dev: "net0", IP: netip.MustParseAddr("192.0.2.9"), MAC: "02:00:00:00:00:09", State: "permanent"},
+		{Dev: "net1", IP: netip.MustParseAddr("fd00::2"), MAC: "02:00:00:00:00:06", State: "permanent"},
+	}
+	ns.Do(func() {
+		got, err := Neighbours(100)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		got, err = Neighbours(2)
+		require.NoError(t, err)
+		require.Equal(t, want[:2], got)
+	})
 }

@@ -84,5 +84,11 @@ func (p *plan) problem(l *rest.Collection, name, format string, args ...any) {
 	p.report = append(p.report, Line{Collection: l.String(), Name: name, Message: message})
 }
 
+// remark adds a line about a setting that only OpenWrt has.
+func (p *plan) remark(l *rest.Collection, name, format string, args ...any) {
+	p.problem(l, name, format, args...)
+	p.report[len(p.report)-1].Minor = true
+}
+
 // runs reports whether a service has not been stopped.
 func (p *plan) runs(service string) bool { return !slices.Contains(p.config.Stopped, service) }

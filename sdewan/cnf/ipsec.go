@@ -88,7 +88,7 @@ func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.
 	o = dataplane.IKERemote{
 		Name: r.Name, Gateway: r.Gateway, LocalID: r.LocalID, RemoteID: r.RemoteID, IKELifetime: ikeLifetime, ESPLifetime: espLifetime, DPDDelay: dpdDelay,
 	}
-	if o.Gateway == "any" || o.Gateway == "%any" {
+	if r.Waits() {
 		o.Gateway = ""
 	}
 	o.RemoteID = cmp.Or(o.RemoteID, o.Gateway)
@@ -190,13 +190,13 @@ func (p *plan) child(r *rest.Remote, c *rest.Connection, o *dataplane.IKERemote,
 // unused reports settings of OpenWrt that a CNF without scripts and devices for each tunnel does not have.
 func (p *plan) unused(r *rest.Remote, c *rest.Connection) {
 	if r.Type == "VTI-based" && c == &r.Connections[0] {
-		p.problem(rest.Remotes, r.Name, "type VTI-based has no effect: addresses select what passes through tunnels, which all have one device")
+		p.remark(rest.Remotes, r.Name, "type VTI-based has no effect: addresses select what passes through tunnels, which all have one device")
 	}
 	for _, f := range []struct{ name, value string }{
 		{"local_updown", c.LocalUpdown}, {"remote_updown", c.RemoteUpdown}, {"mark", c.Mark}, {"if_id", c.IfID},
 	} {
 		if f.value != "" {
-			p.problem(rest.Remotes, r.Name, "connection %s: %s has no effect: this CNF runs no scripts, and all tunnels have one device", c.Name, f.name)
+			p.remark(rest.Remotes, r.Name, "connection %s: %s has no effect: this CNF runs no scripts, and all tunnels have one device", c.Name, f.name)
 		}
 	}
 }

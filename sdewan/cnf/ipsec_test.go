@@ -108,6 +108,12 @@ func TestHostileKeyOfAnybody(t *testing.T) {
 	require.Empty(t, report)
 	_, report = planned(t, w, nil, site, remote("guests", "", "x", "10.3.0.0/24"))
 	require.Empty(t, report, "the same key proves the same")
+	for _, gateway := range []string{"", "any", "%any", "0.0.0.0", "::"} {
+		text, report := planned(t, w, nil, rest.Remote{Name: "edges", Gateway: gateway, Auth: "psk", PreSharedKey: "one", Connections: []rest.Connection{{Name: "c", Type: "tunnel", Mode: "start", RemoteSubnet: "10.0.0.0/8"}}},
+			rest.Remote{Name: "other", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "two", Connections: []rest.Connection{{Name: "c", Type: "tunnel", Mode: "start", RemoteSubnet: "10.1.0.0/16"}}})
+		require.Contains(t, report, "ipsec/remotes/edges: its pre-shared key belongs to any identity", "%q is any address", gateway)
+		require.NotContains(t, text, "remote_addrs = 0.0.0.0")
+	}
 	for _, id := range []string{"", "%any", "*.example.org"} {
 		text, report := planned(t, w, nil, site, remote("guests", id, "y", "10.3.0.0/24"))
 		require.Contains(t, report, "ipsec/remotes/guests: its pre-shared key belongs to any identity")

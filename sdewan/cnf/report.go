@@ -14,6 +14,7 @@ type Line struct {
 	Collection string // module and name of its collection: mwan3/policies
 	Name       string
 	Message    string // what is wrong, and what to do
+	Minor      bool   // the object has all effect that it can have on Linux: a setting of OpenWrt has none
 }
 
 // String returns the line as "mwan3/policies balanced: no such interface …".

@@ -60,7 +60,7 @@ func (p *plan) uplinks() {
 func (p *plan) reach(u *uplink) {
 	if u.Up && !p.onLink(dataplane.Hop{Via: u.Gateway, Dev: u.Device}) {
 		u.Up, u.Online = false, false
-		p.report = append(p.report, Line{"interface", u.Name, fmt.Sprintf("its gateway %v is in no network of device %s", u.Gateway, u.Device)})
+		p.report = append(p.report, Line{Collection: "interface", Name: u.Name, Message: fmt.Sprintf("its gateway %v is in no network of device %s", u.Gateway, u.Device)})
 	}
 }
 

@@ -65,7 +65,7 @@ func (p *plan) safe() {
 	p.world.Interfaces = slices.Clone(p.world.Interfaces)
 	for i, f := range p.world.Interfaces {
 		if !safeDevice.MatchString(f.Device) {
-			p.report = append(p.report, Line{"interface", f.Name, "the name of its device has characters other than letters, digits, '@', '.', '_' and '-': rename it"})
+			p.report = append(p.report, Line{Collection: "interface", Name: f.Name, Message: "the name of its device has characters other than letters, digits, '@', '.', '_' and '-': rename it"})
 			p.world.Interfaces[i] = Interface{}
 		}
 	}

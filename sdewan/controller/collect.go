@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"subctl/internal/kube"
 	"subctl/internal/wake"
 	"subctl/sdewan"
+	"subctl/sdewan/rest"
 	restclient "subctl/sdewan/rest/client"
 )
 
@@ -106,7 +108,7 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 	var is batch.CNFStatus
 	err := c.client.Get(ctx, client.ObjectKeyFromObject(s), &is)
 	switch {
-	case err == nil && equality.Semantic.DeepEqual(is.Status.Information, information):
+	case err == nil && (equality.Semantic.DeepEqual(is.Status.Information, information) || c.recent(is.Status) && slices.EqualFunc(is.Status.Information, information, sameButCounters)):
 		return nil
 	case apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&is, d):
 		err = kube.Apply(ctx, c.client, fieldOwner, s)
@@ -116,6 +118,65 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	s.Status = batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: c.o.now()}, Information: information}
 	return client.IgnoreNotFound(kube.ApplyStatus(ctx, c.client, fieldOwner, s))
+}
+
+// countersPer is after how many periods an answer is written in which only counters have changed: under traffic, they do so each time.
+const countersPer = 10
+
+// recent reports whether the counters in a status are not to be written again yet.
+func (c *collector) recent(s batch.CNFStatusStatus) bool {
+	return s.AppliedTime != nil && c.o.now().Sub(s.AppliedTime.Time) < countersPer*c.o.StatusPeriod
+}
+
+// counters are fields of the status that change all the time: those of interfaces, of uplinks and their hosts, and of tunnels.
+var counters = []string{
+	"received_packets", "send_packets", "age", "online", "offline", "uptime", "turn", "score", "lost", "latency", "packetloss", "seconds", "bytes_in", "bytes_out",
+}
+
+// sameButCounters reports whether two answers of a pod differ at most in counters, in connections, or in what is known of neighbours' states.
+func sameButCounters(a, b batch.CNFInformation) bool {
+	x, y := lasting(a.Status), lasting(b.Status)
+	a.Status, b.Status = "", ""
+	return a == b && x != nil && reflect.DeepEqual(x, y)
+}
+
+// lasting returns what modules report without counters; nil if it is not readable.
+func lasting(status string) []map[string]any {
+	var modules []map[string]any
+	if json.Unmarshal([]byte(status), &modules) != nil {
+		return nil
+	}
+	for _, m := range modules {
+		delete(m, "count")
+		switch m["name"] {
+		case "conntrack":
+			delete(m, "status")
+		case "neighbour":
+			strip(m["status"], append([]string{"state"}, counters...))
+		default:
+			strip(m["status"], counters)
+		}
+	}
+	return modules
+}
+
+// strip removes fields of objects, at any depth.
+func strip(value any, fields []string) {
+	switch v := value.(type) {
+	case []any:
+		for _, x := range v {
+			strip(x, fields)
+		}
+	case map[string]any:
+		for _, f := range fields {
+			if _, nested := v[f].(map[string]any); !nested { // an interface may be called "age"
+				delete(v, f)
+			}
+		}
+		for _, x := range v {
+			strip(x, fields)
+		}
+	}
 }
 
 // ask returns what a pod reports, or why it does not.
@@ -140,12 +201,24 @@ func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1
 	return shortened(modules), ""
 }
 
-// shortened returns what modules report as JSON, without the longest ones if it is too long.
-func shortened(modules []restclient.Module) string {
-	modules = slices.Clone(modules)
-	for i, m := range modules {
+// report is what a module reports. Count is the number of entries of a status that is too long.
+type report struct {
+	restclient.Module
+	Count int `json:"count,omitempty"`
+}
+
+func (r *report) cut() {
+	r.Count = rest.Entries(r.Status)
+	r.Status = json.RawMessage(batch.TooLong)
+}
+
+// shortened returns what modules report as JSON, without the longest ones if it is too long: then with the numbers of their entries.
+func shortened(all []restclient.Module) string {
+	modules := make([]report, len(all))
+	for i, m := range all {
+		modules[i].Module = m
 		if len(m.Status) > maxStatus {
-			modules[i].Status = json.RawMessage(batch.TooLong)
+			modules[i].cut()
 		}
 		if len(m.Error) > maxError {
 			modules[i].Error = json.RawMessage(batch.TooLong)
@@ -168,6 +241,6 @@ func shortened(modules []restclient.Module) string {
 		if len(modules[longest].Status) <= len(batch.TooLong) {
 			return "" // long names
 		}
-		modules[longest].Status = json.RawMessage(batch.TooLong)
+		modules[longest].cut()
 	}
 }

@@ -46,12 +46,8 @@ type Options struct {
 	Port int
 	// ClusterDomain is the domain of the cluster's DNS, which is part of the names in certificates; cluster.local.
 	ClusterDomain string
-	// Workers is the number of CNFs that are worked on at the same time; 96, of which the first namespace can have half. Most workers wait
-	// for answers.
-	Workers int
-	// Timeout bounds each request to a pod, RestartTimeout each restart of a service there: see sdewan/rest/client. PodTimeout bounds all
-	// requests of one sync of a pod; 2 min.
-	Timeout, RestartTimeout, PodTimeout time.Duration
+	// Timeout bounds each request to a pod: see sdewan/rest/client.
+	Timeout time.Duration
 	// Resync is the interval at which a CNF is compared although nothing has changed; 5 min. StatusPeriod is the interval at which CNFStatus
 	// objects are written; 30 s.
 	Resync, StatusPeriod time.Duration
@@ -62,6 +58,12 @@ type Options struct {
 
 	now func() time.Time
 }
+
+// workers is the number of CNFs that are worked on at the same time, of which the first namespace can have half. Most workers wait for answers.
+const workers = 96
+
+// podTimeout bounds all requests of one sync of a pod.
+const podTimeout = 2 * time.Minute
 
 // busy is after which time a CNF is tried again whose namespace has all the workers that it can have.
 const busy = 200 * time.Millisecond
@@ -76,8 +78,8 @@ func (o *Options) complete() error {
 	if o.Log == nil {
 		return errors.New("the controller needs a log")
 	}
-	o.Port, o.ClusterDomain, o.Workers = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain), cmp.Or(o.Workers, 96)
-	o.PodTimeout, o.Resync, o.StatusPeriod = cmp.Or(o.PodTimeout, 2*time.Minute), cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
+	o.Port, o.ClusterDomain = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain)
+	o.Resync, o.StatusPeriod = cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
 	o.RetryFrom, o.RetryUntil = cmp.Or(o.RetryFrom, 500*time.Millisecond), cmp.Or(o.RetryUntil, 30*time.Second)
 	if o.Resolve == nil {
 		o.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -241,7 +243,7 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 				if v.reason == "" || p.ofRule() && !v.ofRule() {
 					v.problem = problem{p.reason, onPod(c.pods[i].Name, p)}
 				}
-				again = again || p.reason == Rejected || p.reason == RestartFailed
+				again = again || p.byCNF()
 			}
 		}
 		v.problem = steadyOf(x, v.problem, mayTell)
@@ -250,6 +252,8 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 	switch {
 	case again:
 		after = 0
+	case services.late:
+		after = dnsSoon
 	case services.dns:
 		after = min(dnsAgain, r.o.Resync)
 	default:
@@ -260,14 +264,14 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 
 // onPod names the pod in a message, unless the problem is the same on all pods.
 func onPod(pod string, p problem) string {
-	if p.reason == Rejected || p.reason == RestartFailed {
+	if p.byCNF() {
 		return "pod " + pod + ": " + p.message
 	}
 	return p.message
 }
 
 func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool) outcome {
-	ctx, cancel := context.WithTimeout(ctx, r.o.PodTimeout)
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
 	m, trouble := r.fleet.of(ctx, c.key, p)
 	defer r.fleet.done(m, c.key.Namespace)
@@ -287,6 +291,8 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	if o.synced, err = m.sync(ctx, m.client, o.aim.desires, func(service string) bool { return owes(c.rules, service) }); err != nil {
 		m.read = time.Time{} // the Secrets may have changed
 		o.problem = problemOf(p.Name, err)
+	} else if o.synced.unapplied {
+		o.problem = problem{NotInKernel, fmt.Sprintf("pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}
 	}
 	return o
 }

@@ -82,5 +82,8 @@ func (a aim) on(r rule, s synced) problem {
 	if err := s.restarts[l.Service]; err != nil {
 		return problem{RestartFailed, fmt.Sprintf("restarting %s: %v", l.Service, err)}
 	}
+	if reason, ok := s.ineffective[key]; ok && !r.deleting() {
+		return problem{NoEffect, reason}
+	}
 	return problem{}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,9 @@ const (
 	// maxExposed is the maximum number of ports that a Service exposes: each becomes an object.
 	maxExposed = 64
 )
+
+// ruleName matches the names of rules for Services, which exposed gives them.
+var ruleName = regexp.MustCompile(`^service-(.+)-[0-9]+-(?:tcp|udp|sctp)$`)
 
 // exposure is the value of ExposeAnnotation.
 type exposure struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,24 +55,38 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 		before, after := e.ObjectOld.GetAnnotations()[ExposeAnnotation], e.ObjectNew.GetAnnotations()[ExposeAnnotation]
 		return (before != "" || after != "") && slimChanged.Update(e)
 	}
-	made := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[exposedLabel] != "" })
+	concerns := func(obj client.Object) bool { return len(servicesOf(obj)) > 0 }
+	made := predicate.NewPredicateFuncs(concerns)
 	made.UpdateFunc = func(e event.UpdateEvent) bool {
-		return made.Create(event.CreateEvent{Object: e.ObjectNew}) && ruleChanged.Update(e)
+		return (concerns(e.ObjectOld) || concerns(e.ObjectNew)) &&
+			(ruleChanged.Update(e) || !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()))
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-services").
 		WithOptions(controller.Options{MaxConcurrentReconciles: exposers, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(annotated)).
 		// At the start, each rule that exists leads to its Service: so what is left of one that is gone, or not exposed any more, is removed.
-		Watches(&batch.FirewallDNAT{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
-			for _, owner := range obj.GetOwnerReferences() {
-				if owner.Kind == "Service" {
-					return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: owner.Name}}}
-				}
+		Watches(&batch.FirewallDNAT{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) (out []reconcile.Request) {
+			for _, name := range servicesOf(obj) {
+				out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}})
 			}
-			return nil
+			return out
 		}), builder.WithPredicates(made)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(x.users), builder.WithPredicates(labelsChanged)).
 		Complete(x)
+}
+
+// servicesOf returns the names of the Services that a FirewallDNAT concerns: its owner, and the one whose rule has, or would have, its name. A user may
+// have made it, or made it his.
+func servicesOf(rule client.Object) (names []string) {
+	for _, owner := range rule.GetOwnerReferences() {
+		if owner.Kind == "Service" {
+			names = append(names, owner.Name)
+		}
+	}
+	if m := ruleName.FindStringSubmatch(rule.GetName()); m != nil && !slices.Contains(names, m[1]) {
+		names = append(names, m[1])
+	}
+	return names
 }
 
 // labelsChanged leaves out changes of a Deployment that do not matter to Services.

@@ -197,7 +197,7 @@ func (f *fleet) credentials(ctx context.Context, p *corev1.Pod) (access, *proble
 	address := addressOf(p)
 	return access{restclient.Options{
 		Address: hostPort(address, f.o.Port), Name: restclient.PodName(address, p.Namespace, f.o.ClusterDomain),
-		Password: secret.Bytes(out[0]), CA: out[1], Timeout: f.o.Timeout, RestartTimeout: f.o.RestartTimeout,
+		Password: secret.Bytes(out[0]), CA: out[1], Timeout: f.o.Timeout,
 	}}, nil
 }
 

@@ -31,6 +31,9 @@ func TestHostileDNS(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
+		if strings.HasPrefix(name, "late") {
+			time.Sleep(dnsPatience + 200*time.Millisecond)
+		}
 		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
 	}})
 	services := func(namespace, name string, count int) (rules []rule) {
@@ -55,7 +58,14 @@ func TestHostileDNS(t *testing.T) {
 	for _, to := range s.targets {
 		require.NoError(t, to.err)
 	}
-	require.Less(t, <-hostile, dnsWait+2*time.Second)
+	require.Less(t, <-hostile, dnsPatience+time.Second, "the rules of the CNF that need no name wait")
+	s = n.of(t.Context(), services("other", "late", 1))
+	require.True(t, s.late, "so that it is tried again soon")
+	require.ErrorContains(t, s.targets["other0"].err, "not looked up yet")
+	time.Sleep(dnsPatience)
+	s = n.of(t.Context(), services("other", "late", 1))
+	require.NoError(t, s.targets["other0"].err, "the lookup went on")
+	require.False(t, s.late)
 }
 
 // A namespace with many CNFs that are slow does not have all workers.

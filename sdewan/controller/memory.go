@@ -14,6 +14,8 @@ type memory struct {
 	owed map[string]bool
 	// started is true as soon as it is known that a service was started: before that, the CNF may forward nothing.
 	started bool
+	// silent is true as soon as it is known that the CNF does not report what its objects effect.
+	silent bool
 	// answers are the objects that the pod returns otherwise than they were written.
 	answers map[id]answer
 }
@@ -42,11 +44,11 @@ func (m *memory) owesAny() bool {
 // start makes a CNF forward that awaits its configuration: it has none that a service must be restarted for, or another controller wrote it and
 // ended before the restart.
 func (m *memory) start(ctx context.Context, c api) error {
-	awaits, err := c.Awaits(ctx)
+	effect, err := c.Effect(ctx)
 	if err != nil {
 		return fmt.Errorf("reading its status: %w", err)
 	}
-	if awaits {
+	if effect.Awaiting {
 		if err := c.Restart(ctx, "firewall", nil); err != nil {
 			return fmt.Errorf("starting it: %w", err)
 		}

@@ -30,9 +30,12 @@ const (
 	dnsTimeout = 5 * time.Second
 	// dnsForget is the time after which a name that nobody has asked for is forgotten.
 	dnsForget = 10 * time.Minute
-	// dnsAtOnce bounds lookups at the same time. A CNF does not wait for its names for longer than dnsWait.
+	// dnsAtOnce bounds lookups at the same time. A lookup begins within dnsWait, or not at all.
 	dnsAtOnce = 16
 	dnsWait   = 2 * dnsTimeout
+	// dnsPatience is for how long the rules of a CNF wait for its names; what is found later is used dnsSoon after that.
+	dnsPatience = 500 * time.Millisecond
+	dnsSoon     = 2 * time.Second
 )
 
 // names resolves the names of CNFServices.
@@ -41,8 +44,9 @@ type names struct {
 	o      Options
 	slots  *shares
 
-	mu    sync.Mutex
-	known map[string]lookup
+	mu      sync.Mutex
+	known   map[string]lookup
+	running map[types.NamespacedName]chan struct{} // is closed when the lookup of a name for a namespace ends
 }
 
 // lookup is the result of the last lookup of a name.
@@ -53,7 +57,7 @@ type lookup struct {
 }
 
 func newNames(c client.Client, o Options) *names {
-	return &names{client: c, o: o, slots: newShares(dnsAtOnce), known: map[string]lookup{}}
+	return &names{client: c, o: o, slots: newShares(dnsAtOnce), known: map[string]lookup{}, running: map[types.NamespacedName]chan struct{}{}}
 }
 
 // target is the destination of a CNFService.
@@ -67,12 +71,13 @@ type target struct {
 type services struct {
 	targets map[types.UID]target
 	dns     bool // some are to be looked up again
+	late    bool // some lookups have not ended
 }
 
 // of resolves the names of all CNFServices among rules.
 func (n *names) of(ctx context.Context, rules []rule) services {
 	s := services{targets: map[types.UID]target{}}
-	ctx, cancel := context.WithTimeout(ctx, dnsWait)
+	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
 	defer cancel()
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -98,6 +103,7 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 		})
 	}
 	group.Wait()
+	s.late = s.dns && ctx.Err() != nil
 	return s
 }
 
@@ -121,23 +127,53 @@ func (n *names) service(ctx context.Context, namespace string, name types.Namesp
 	return t
 }
 
-// lookup returns the address of a name. If the name has several, it is the lowest one, so that it changes as rarely as possible. If it
-// cannot be looked up any more, the last address stays.
+// lookup returns the address of a name. If it cannot be looked up any more, or not before ctx is done, the last address stays. A lookup goes on without
+// its caller: the next one uses what it finds.
 func (n *names) lookup(ctx context.Context, namespace, name string) (netip.Addr, error) {
 	n.mu.Lock()
 	was, ok := n.known[name]
-	n.mu.Unlock()
 	if ok && n.o.now().Sub(was.at) < dnsAgain {
+		n.mu.Unlock()
 		return was.result()
 	}
-	if n.slots.take(ctx, namespace) != nil {
-		return was.result()
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	ended := n.running[key]
+	if ended == nil {
+		ended = make(chan struct{})
+		n.running[key] = ended
+		go n.find(context.WithoutCancel(ctx), key, ended)
 	}
-	defer n.slots.give(namespace)
-	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
+	n.mu.Unlock()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known[name].result()
+}
+
+// find looks up a name. If the name has several addresses, it takes the lowest one, so that it changes as rarely as possible.
+func (n *names) find(ctx context.Context, key types.NamespacedName, ended chan struct{}) {
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.running, key)
+		close(ended)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, dnsWait)
+	defer cancel()
+	if n.slots.take(ctx, key.Namespace) != nil {
+		return
+	}
+	defer n.slots.give(key.Namespace)
+	name := key.Name
+	ctx, cancel = context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	found, err := n.o.Resolve(ctx, name)
-	now := lookup{address: was.address, err: err, at: n.o.now()}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := lookup{address: n.known[name].address, err: err, at: n.o.now()}
 	found = slices.DeleteFunc(found, func(a netip.Addr) bool {
 		a = a.Unmap()
 		return !a.Is4() || !a.IsGlobalUnicast()
@@ -152,15 +188,12 @@ func (n *names) lookup(ctx context.Context, namespace, name string) (netip.Addr,
 	default:
 		now.address = found[0].Unmap()
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.known[name] = now
 	for other, l := range n.known {
 		if now.at.Sub(l.at) > dnsForget {
 			delete(n.known, other)
 		}
 	}
-	return now.result()
 }
 
 func (l lookup) result() (netip.Addr, error) {

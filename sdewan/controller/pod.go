@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"subctl/sdewan/rest"
 	restclient "subctl/sdewan/rest/client"
@@ -17,6 +18,9 @@ import (
 // maxRounds is the maximum number of times that a pod is compared with its desired state, until nothing is left to do. An object
 // that depends on another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
 const maxRounds = 6
+
+// maxFailures is the number of objects that a pod may answer with 5xx in a round: with more, the pod is broken, and not the objects.
+const maxFailures = 8
 
 // maxHeld bounds the objects of a pod that are in memory, in bytes: 10,000 rules take 5 MiB.
 const maxHeld = 16 << 20
@@ -28,7 +32,7 @@ type api interface {
 	Update(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
 	Delete(context.Context, *rest.Collection, string) error
 	Restart(context.Context, string, []rest.Object) error
-	Awaits(context.Context) (bool, error)
+	Effect(context.Context) (restclient.Effect, error)
 }
 
 // synced is the state of a pod after everything was done that could be done.
@@ -41,6 +45,10 @@ type synced struct {
 	written map[id]bool
 	// restarts has the reason for each service that did not restart.
 	restarts map[string]error
+	// unapplied is true if the CNF reports that its kernel does not hold its configuration, and ineffective has what the CNF reports of each
+	// object that has no effect, or of which a part has none.
+	unapplied   bool
+	ineffective map[id]string
 }
 
 // sync makes a pod hold what it should, in the order of the collections, which is that of their dependencies, and restarts
@@ -85,7 +93,25 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 		}
 		m.owed[service], m.started = false, true
 	}
-	return s.synced, nil
+	return s.synced, s.look(ctx)
+}
+
+// look reads what the CNF makes of its objects, if it reports that.
+func (s *session) look(ctx context.Context) error {
+	if s.silent {
+		return nil
+	}
+	effect, err := s.api.Effect(ctx)
+	if err != nil {
+		return fmt.Errorf("reading its status: %w", err)
+	}
+	s.silent, s.unapplied, s.ineffective = !effect.Reports, effect.Reports && !effect.Applied, map[id]string{}
+	for _, o := range effect.Ineffective {
+		if module, name, ok := strings.Cut(o.Collection, "/"); ok && !o.Minor {
+			s.ineffective[id{rest.Lookup(module, name), o.Name}] = o.Reason
+		}
+	}
+	return nil
 }
 
 // session is one sync.
@@ -93,8 +119,10 @@ type session struct {
 	*memory
 	api api
 	synced
-	before map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
-	doubts map[id]restclient.Item // what the CNF refused to change, as it was before: OpenWrt may have deleted it
+	before   map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
+	failures int                    // answers of 5xx in this round
+	// doubts are what the CNF refused or failed to change, as it was before; the zero Item for what it failed to create. OpenWrt may have deleted it.
+	doubts map[id]restclient.Item
 }
 
 // settle repeats rounds until one has nothing to do, or can do nothing.
@@ -106,7 +134,7 @@ func (s *session) settle(ctx context.Context, desires []desire) error {
 				return err
 			}
 		}
-		s.refused = map[id]error{}
+		s.refused, s.failures = map[id]error{}, 0
 		var touched []desire
 		done := 0
 		for _, d := range desires {
@@ -200,14 +228,16 @@ func (s *session) list(ctx context.Context, d desire) error {
 			continue
 		}
 		delete(s.doubts, key)
-		if at, ok := have.first[key.name]; d.collection.Service != "" && (!ok || !have.items[at].Same(before)) {
+		existed := before.Name != ""
+		if at, ok := have.first[key.name]; d.collection.Service != "" && (ok != existed || ok && !have.items[at].Same(before)) {
 			s.owed[d.collection.Service] = true
 		}
 	}
 	return nil
 }
 
-// carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses does not stop the others.
+// carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses, or
+// answers with 5xx, does not stop the others.
 func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, err error) {
 	l := d.collection
 	for _, o := range ops {
@@ -228,7 +258,16 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 			delete(s.answers, key)
 			err = s.api.Delete(ctx, l, o.name)
 		}
-		refused := restclient.ClassOf(err) == restclient.Rejected
+		refused, failed := restclient.ClassOf(err) == restclient.Rejected, restclient.CodeOf(err) >= http.StatusInternalServerError && s.failures < maxFailures
+		if failed && !refused { // it may have done a part: the next listing tells
+			refused = true
+			s.failures++
+			s.doubts[key] = s.before[key]
+			if o.verb == remove {
+				s.doubts[key] = s.have[l].items[s.have[l].first[o.name]]
+			}
+			delete(s.before, key)
+		}
 		if l.Service != "" && (err == nil || !refused || o.verb == move) { // the answer of a change may be lost
 			s.owed[l.Service] = true
 		}
@@ -240,8 +279,8 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 			}
 		case refused:
 			s.refused[key] = err
-			if o.verb == update {
-				s.doubts[key] = s.before[key]
+			if before, ok := s.before[key]; ok && o.verb == update {
+				s.doubts[key] = before
 			}
 		default:
 			return done, fmt.Errorf("changing %s/%s: %w", l, o.name, err)

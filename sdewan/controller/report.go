@@ -47,10 +47,15 @@ const (
 	Invalid = "Invalid"
 	// NameTaken: an older rule stands for the object with this name.
 	NameTaken = "NameTaken"
-	// Rejected: a pod does not accept the object, because an object that it refers to is missing, or its limits are exceeded.
+	// Rejected: a pod does not accept the object, because an object that it refers to is missing, or its limits are exceeded, or it fails to
+	// store the object (5xx).
 	Rejected = "Rejected"
 	// RestartFailed: a pod has the object, and its service did not restart with it.
 	RestartFailed = "RestartFailed"
+	// NoEffect: a pod has the object, which has no effect there, or of which a part has none.
+	NoEffect = "NoEffect"
+	// NotInKernel: the kernel of a pod does not hold the configuration that the pod has.
+	NotInKernel = "NotInKernel"
 	// Unreachable: a ready pod does not answer, or answers with nonsense.
 	Unreachable = "Unreachable"
 	// Unauthorized: a pod does not accept the password.
@@ -69,12 +74,12 @@ type problem struct {
 
 // ofRule reports whether the problem is one of the rule alone, and not of its CNF.
 func (p problem) ofRule() bool {
-	return slices.Contains([]string{Invalid, NameTaken, Rejected, NoPurpose, NoCNF}, p.reason)
+	return slices.Contains([]string{Invalid, NameTaken, Rejected, NoEffect, NoPurpose, NoCNF}, p.reason)
 }
 
 // byCNF reports whether a CNF is the cause of the problem, and may word it.
 func (p problem) byCNF() bool {
-	return slices.Contains([]string{Rejected, RestartFailed, Unreachable, Unauthorized, Untrusted}, p.reason)
+	return slices.Contains([]string{Rejected, RestartFailed, NoEffect, NotInKernel, Unreachable, Unauthorized, Untrusted}, p.reason)
 }
 
 // verdict is the state of a rule after its CNF was synced.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -190,6 +192,27 @@ func TestExposed(t *testing.T) {
 		}
 		return nil
 	})
+	// A user who makes it his, or has an object with this name, learns of it; the controller makes it again when the name is free.
+	require.NoError(t, retryConflict(func() error {
+		require.NoError(t, w.get(mine))
+		mine.Labels, mine.OwnerReferences = map[string]string{sdewan.PurposeLabel: "cnf-1"}, nil
+		return w.client.Update(t.Context(), mine)
+	}))
+	w.eventually(func() error {
+		if !strings.Contains(w.log.String(), "FirewallDNAT service-web-53-udp exists, and is not the controller's: rename it") { // the Event has the text of the first one
+			return errors.New("not noticed")
+		}
+		return nil
+	})
+	w.delete(mine)
+	w.eventually(func() error {
+		mine = &batch.FirewallDNAT{ObjectMeta: w.named("service-web-53-udp")}
+		if err := w.get(mine); err != nil || len(mine.OwnerReferences) == 0 {
+			return fmt.Errorf("%v (%w)", mine.OwnerReferences, err)
+		}
+		return nil
+	})
+	w.inSync(mine)
 	// What is left when the controller was down goes at its start.
 	stop()
 	annotate("")
@@ -291,9 +314,34 @@ func TestCNFStatus(t *testing.T) {
 	})
 }
 
+// Under traffic, only counters change: they are written now and then, and what matters at once.
+func TestCountersAreWrittenSeldom(t *testing.T) {
+	info := func(status string) batch.CNFInformation { return batch.CNFInformation{Name: "a", Status: status} }
+	is := `[{"name":"interface","status":[{"name":"net1","status":"UP","received_packets":"7"}]},{"name":"wan","status":{"interfaces":{"age":{"age":1,"status":"online"}}}},{"name":"conntrack","status":[{}]},` +
+		`{"name":"neighbour","status":[{"ip":"192.0.2.1","state":"stale"}]},{"name":"ipsec","status":{"remotes":[{"seconds":5,"connections":[{"bytes_in":7}]}]}}]`
+	for text, same := range map[string]bool{
+		is: true,
+		strings.NewReplacer(`"7"`, `"8"`, `"age":1`, `"age":2`, `[{}]`, `"(too long)","count":7`, `stale`, `reachable`, `:5`, `:35`, `_in":7`, `_in":8`).Replace(is): true,
+		strings.Replace(is, "UP", "DOWN", 1): false, strings.Replace(is, `"online"`, `"offline"`, 1): false, strings.Replace(is, "192.0.2.1", "192.0.2.2", 1): false, "": false,
+	} {
+		require.Equal(t, same, sameButCounters(info(is), info(text)), text)
+	}
+	require.False(t, sameButCounters(batch.CNFInformation{Error: "x"}, batch.CNFInformation{Error: "y"}))
+	now := time.Now()
+	c := &collector{o: Options{StatusPeriod: 30 * time.Second, now: func() time.Time { return now }}}
+	for age, want := range map[time.Duration]bool{0: true, 4 * time.Minute: true, 5 * time.Minute: false} {
+		require.Equal(t, want, c.recent(batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: now.Add(-age)}}), age)
+	}
+}
+
 func TestShortened(t *testing.T) {
 	long, _ := json.Marshal(make([]byte, maxStatus))
 	s := shortened([]restclient.Module{{Name: "conntrack", Status: long}, {Name: "ipsec", Status: json.RawMessage(`{}`)}})
 	require.Equal(t, `[{"name":"conntrack","status":"(too long)"},{"name":"ipsec","status":{}}]`, s)
+	long = json.RawMessage("[" + strings.Repeat(`{"protocol":"tcp"},`, 9999) + "{}]")
+	routes := json.RawMessage(`{"main":{"item":[` + strings.Repeat(`{},`, 7000) + `{}]},"41":{"item":[{}]}}`)
+	s = shortened([]restclient.Module{{Name: "conntrack", Status: long}, {Name: "route", Status: routes}, {Name: "neighbour", Status: routes}})
+	require.Equal(t, `[{"name":"conntrack","status":"(too long)","count":10000},{"name":"route","status":"(too long)","count":7002},`+
+		`{"name":"neighbour","status":`+string(routes)+`}]`, s, "of what is left out, the number of entries remains")
 	require.LessOrEqual(t, len(shortened(make([]restclient.Module, maxStatus))), maxStatus)
 }

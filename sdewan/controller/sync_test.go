@@ -1,8 +1,11 @@
 package controller
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -203,6 +206,52 @@ func TestRefusedAndDeleted(t *testing.T) {
 	require.Equal(t, []string{"POST mwan3/policies"}, b.Writes())
 	b.sync(want(policy("p")))
 	require.Equal(t, []string{"p"}, b.EffectiveNames(rest.Policies))
+}
+
+// An object that a CNF answers with 5xx does not stop the others, and restarts no service while nothing changes; a CNF that answers so to many is broken.
+func TestFailureOfOneObject(t *testing.T) {
+	b := newBox(t)
+	broken := func(paths ...string) {
+		b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+			var o struct{ Name string }
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			_ = json.Unmarshal(body, &o)
+			if r.Method == http.MethodGet || !slices.ContainsFunc(paths, func(p string) bool {
+				return strings.HasPrefix(r.URL.Path+"/"+o.Name, rest.Base+"sdewan/mwan3/v1/policies/"+p)
+			}) {
+				return false
+			}
+			http.Error(w, "no", 500)
+			return true
+		})
+	}
+	b.sync(want(policy("p"), policy("q"), policy("old")))
+	changed, added := policy("p"), policy("r")
+	changed.Members[0].Weight = "2"
+	broken("p", "old", "new")
+	b.Writes()
+	for i := range 2 {
+		s := b.sync(want(changed, policy("q"), policy("new"), added, &rest.Zone{Name: "z", Network: []string{"net1"}}))
+		for _, name := range []string{"p", "old", "new"} {
+			require.ErrorContains(t, s.refused[id{rest.Policies, name}], "500", name)
+		}
+		require.Len(t, s.refused, 3)
+		require.Equal(t, i == 0, slices.Contains(b.Writes(), "restart mwan3"), "only while something changes")
+	}
+	require.Equal(t, []string{"p", "q", "old", "r"}, b.EffectiveNames(rest.Policies))
+	require.Equal(t, []string{"z"}, b.EffectiveNames(rest.Zones))
+	b.Fail(nil)
+	require.Empty(t, b.sync(want(changed)).refused)
+	require.Equal(t, []string{"p"}, b.EffectiveNames(rest.Policies))
+
+	broken("")
+	var many []rest.Object
+	for i := range maxFailures + 1 {
+		many = append(many, policy(fmt.Sprint("n", i)))
+	}
+	_, err := b.memory.sync(t.Context(), b.client, want(many...), func(string) bool { return false })
+	require.ErrorContains(t, err, "changing mwan3/policies/n8: the CNF answers 500")
 }
 
 // A restart that fails is tried again, although the objects are as they should be.

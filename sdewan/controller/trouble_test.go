@@ -396,3 +396,35 @@ func TestUnmanaged(t *testing.T) {
 	require.Equal(t, []string{"r"}, pod.Names(rest.Routes), "no kind of rules is about routes")
 	require.Contains(t, w.event("InvalidAnnotation"), "module/collection/name")
 }
+
+// A rule is in sync when the kernel of a CNF that reports so does what the rule says, and not as soon as the CNF has the object.
+func TestEffectOnInSync(t *testing.T) {
+	w := newWorld(t)
+	p := w.cnf("cnf-1", 1)[0]
+	var effect atomic.Value
+	answer := func(text string) { effect.Store(text) }
+	answer(`"applied":true,"no_effect":[{"collection":"mwan3/policies","name":"p","reason":"it has no member that is an uplink"},{"collection":"mwan3/policies","name":"q","minor":true}]`)
+	p.Answer(func(wr http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != rest.StatusPath("effect") {
+			return false
+		}
+		fmt.Fprintf(wr, `{"name":"effect","status":{%s}}`, effect.Load())
+		return true
+	})
+	bad, good := w.policy("cnf-1", "p"), w.policy("cnf-1", "q")
+	w.create(bad)
+	w.create(good)
+	w.run()
+	require.Contains(t, w.waits(bad, NoEffect), "pod "+p.name+": it has no member that is an uplink")
+	w.inSync(good)
+	answer(`"applied":true,"no_effect":[]`)
+	w.inSync(bad, good)
+	answer(`"applied":false,"no_effect":[]`)
+	third := w.policy("cnf-1", "r")
+	w.create(third)
+	for _, x := range []sdewan.Rule{bad, good, third} {
+		require.Contains(t, w.waits(x, NotInKernel), "see the log of the pod")
+	}
+	answer(`"applied":true`)
+	w.inSync(bad, good, third)
+}

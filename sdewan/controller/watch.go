@@ -39,10 +39,10 @@ func Add(mgr manager.Manager, o Options) error {
 	r := &reconciler{
 		o: o, client: mgr.GetClient(), events: recorder, fleet: newFleet(mgr.GetAPIReader(), o), names: newNames(mgr.GetClient(), o), kinds: sdewan.Kinds(),
 		writes: make(chan struct{}, maxWrites), backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryFrom, o.RetryUntil),
-		active: newShares(o.Workers), faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, noted: map[types.NamespacedName]string{},
+		active: newShares(workers), faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, noted: map[types.NamespacedName]string{},
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
-		MaxConcurrentReconciles: o.Workers,
+		MaxConcurrentReconciles: workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.RetryFrom, o.RetryUntil),
 		LogConstructor:          func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) },
 	})

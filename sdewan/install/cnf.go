@@ -74,8 +74,14 @@ func (c CNF) Validate() error {
 	if len(c.Networks) == 0 {
 		errs = append(errs, errors.New("a CNF needs at least one network: list them with --networks, such as lan=192.168.1.1/24,wan1=198.51.100.10/24"))
 	}
+	if most := sdewan.MaxAttachments; len(c.Networks) > most {
+		errs = append(errs, fmt.Errorf("--networks: %d networks are too many: a CNF has at most %d", len(c.Networks), most))
+	}
 	seen := map[string]bool{}
-	for _, n := range c.Networks {
+	for i, n := range c.Networks {
+		if _, uplink := c.Uplinks[n.Name]; uplink && i >= sdewan.MaxUplinks && i < sdewan.MaxAttachments {
+			errs = append(errs, fmt.Errorf("uplink %q: only the first %d networks can be uplinks: list it earlier in --networks", n.Name, sdewan.MaxUplinks))
+		}
 		if err := label("network", n.Name); err != nil {
 			errs = append(errs, err)
 		}

@@ -2,8 +2,10 @@ package install
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,4 +96,37 @@ func TestHostileContainerRestart(t *testing.T) {
 	require.GreaterOrEqual(t, i, 0)
 	j := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == pod.Containers[0].VolumeMounts[i].Name })
 	require.Equal(t, corev1.StorageMediumMemory, pod.Volumes[j].EmptyDir.Medium)
+}
+
+// A CNF has as many networks as its agent accepts, of which as many are uplinks as marks can tell apart.
+func TestManyNetworks(t *testing.T) {
+	c := edge()
+	c.Networks, c.Uplinks = nil, map[string]sdewan.Uplink{}
+	for i := range sdewan.MaxAttachments {
+		c.Networks = append(c.Networks, Network{Name: fmt.Sprint("n", i)})
+	}
+	c.Uplinks["n58"] = sdewan.DefaultUplink
+	require.NoError(t, c.Validate())
+	annotations, err := c.annotations()
+	require.NoError(t, err)
+	_, err = sdewan.ParseNetworks(annotations[sdewan.NetworksAnnotation])
+	require.NoError(t, err, "the CNF can have that many")
+	c.Uplinks["n59"] = sdewan.DefaultUplink
+	require.EqualError(t, c.Validate(), `uplink "n59": only the first 59 networks can be uplinks: list it earlier in --networks`)
+	delete(c.Uplinks, "n59")
+	c.Networks = append(c.Networks, Network{Name: "more"})
+	require.EqualError(t, c.Validate(), "--networks: 61 networks are too many: a CNF has at most 60")
+}
+
+// An image has a name that a kubelet can pull.
+func TestImages(t *testing.T) {
+	for _, image := range []string{"UPPER/Case", "a b", "x:y:z", "http://registry.example/subctl", "registry.example/subctl:", `"x"`, strings.Repeat("x", 600)} {
+		require.ErrorContains(t, Options{Image: image, Replicas: 1}.Validate(), "is not the name of an image", image)
+		c := edge()
+		c.Image = image
+		require.ErrorContains(t, c.Validate(), "is not the name of an image", image)
+	}
+	for _, image := range []string{"", "subctl", "subctl:v1", "registry.example:5000/a/b:V1", "registry.example/subctl@sha256:" + strings.Repeat("a", 64)} {
+		require.NoError(t, Options{Image: image, Replicas: 1}.Validate(), image)
+	}
 }

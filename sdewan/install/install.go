@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,8 +51,11 @@ func (o Options) Validate() error {
 
 // checkImage returns an error if the name of an image cannot be one.
 func checkImage(image string) error {
-	if strings.ContainsAny(image, " \t\n\"'") || len(image) > 512 {
-		return fmt.Errorf("image %.100q is not the name of an image, such as registry.example/subctl:v1", image)
+	if image == "" {
+		return nil
+	}
+	if _, err := reference.ParseNormalizedNamed(image); err != nil { // as the kubelet does
+		return fmt.Errorf("image %.100q is not the name of an image: %w: specify REGISTRY/REPOSITORY:TAG, such as registry.example/subctl:v1", image, err)
 	}
 	return nil
 }

@@ -79,6 +79,8 @@ func TestRemove(t *testing.T) {
 	policy := &batch.Mwan3Policy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: ns, Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}, Finalizers: []string{"rule.finalizers.sdewan.akraino.org"}}}
 	policy.Spec.Members = []batch.Mwan3PolicyMember{{Network: "wan1"}}
 	require.NoError(t, c.Create(t.Context(), policy))
+	report := &batch.CNFStatus{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: ns, Finalizers: []string{"example.com/theirs"}}}
+	require.NoError(t, c.Create(t.Context(), report))
 
 	remains, err := ReadRemains(t.Context(), c)
 	require.NoError(t, err)
@@ -95,6 +97,11 @@ func TestRemove(t *testing.T) {
 	require.ErrorContains(t, u.Run(t.Context(), remains), "time limit of 20s: Mwan3Policy "+ns+"/p has the finalizer \"example.com/theirs\", which another program has set: remove it")
 	require.Contains(t, said.String(), "CNFs whose pods run keep their configuration")
 	require.NoError(t, c.Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`))))
+	remains, err = ReadRemains(t.Context(), c)
+	require.NoError(t, err)
+	u.Timeout = 5 * time.Second
+	require.ErrorContains(t, u.Run(t.Context(), remains), "CNFStatus "+ns+"/edge has the finalizer \"example.com/theirs\", which another program has set: remove it")
+	require.NoError(t, c.Patch(t.Context(), report, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`))))
 
 	remains, err = ReadRemains(t.Context(), c)
 	require.NoError(t, err)

@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
 	"subctl/internal/wake"
@@ -72,17 +74,22 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 
 func again(err error) error { return fmt.Errorf("%w: run the same command again", err) }
 
-// held names the first rule that a finalizer of others keeps from being deleted; empty if there is none.
+// held names the first rule or CNFStatus that a finalizer of others keeps from being deleted; empty if there is none.
 func (u *Removal) held(ctx context.Context) string {
+	var kinds []schema.GroupVersionKind
 	for _, k := range sdewan.Kinds() {
+		kinds = append(kinds, k.GVK)
+	}
+	kinds = append(kinds, batch.GroupVersion.WithKind("CNFStatus"))
+	for _, kind := range kinds {
 		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(k.GVK.GroupVersion().WithKind(k.GVK.Kind + "List"))
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if u.Client.List(ctx, list) != nil {
 			continue // it is gone
 		}
 		for _, o := range list.Items {
 			if f := controller.OthersFinalizers(&o); len(f) > 0 {
-				return fmt.Sprintf("%s %s/%s has the finalizer %q", k.GVK.Kind, o.Namespace, o.Name, f[0])
+				return fmt.Sprintf("%s %s/%s has the finalizer %q", kind.Kind, o.Namespace, o.Name, f[0])
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func RunWebhooks(ctx context.Context, o Options) error {
 	})
 }
 
-// webhookCache caches what the webhooks look up: rules, without their status, and rights.
+// webhookCache caches what the webhooks look up: rules and rights, without their managed fields.
 func webhookCache() cache.Options {
 	slim := func(obj any) (any, error) {
 		if o, ok := obj.(client.Object); ok {

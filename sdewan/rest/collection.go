@@ -82,7 +82,7 @@ func (l *Collection) ItemPath(name string) string { return l.Path() + "/" + url.
 // ServicePath is that of a service, for PUT of a body like {"action":"restart"}.
 func ServicePath(service string) string { return Base + "sdewan/v1/service/" + service }
 
-// StatusPath returns the path of the report of a module (conntrack, effect, interface, ipsec, route, rule, wan), for GET; "" stands for all modules.
+// StatusPath returns the path of the report of a module (conntrack, effect, interface, ipsec, neighbour, route, rule, wan), for GET; "" stands for all modules.
 func StatusPath(module string) string {
 	if module == "" {
 		return Base + "sdewan/v1/status"

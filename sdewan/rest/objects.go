@@ -1,5 +1,7 @@
 package rest
 
+import "net/netip"
+
 // The objects of the API, as upstream's client sends them: every field is a string, a list of strings or a list of
 // objects, and an unset field is "" or null. A CNF returns the values exactly as it received them, unset lists as
 // null or not at all: upstream's controller compares what it reads with what it wants, field by field.
@@ -119,6 +121,12 @@ type Remote struct {
 	LocalKey      string       `json:"local_private_cert"`
 	CA            string       `json:"shared_ca"`
 	Connections   []Connection `json:"connections"`
+}
+
+// Waits reports whether the remote may have any address, so that the CNF waits for it and begins nothing: no address, any, %any, 0.0.0.0 or ::.
+func (r *Remote) Waits() bool {
+	ip, err := netip.ParseAddr(r.Gateway)
+	return r.Gateway == "" || r.Gateway == "any" || r.Gateway == "%any" || err == nil && ip.IsUnspecified()
 }
 
 // Connection is a tunnel of a Remote.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
-	"subctl/sdewan/rest"
 )
 
 // Explanation is the meaning of a rule; its JSON is a promise.
@@ -101,6 +101,19 @@ func (v *View) used(r sdewan.Rule, u sdewan.Use) string {
 	return "does not exist"
 }
 
+// early returns 1 for a rule of the firewall that comes before those of zones, as on OpenWrt, whatever their age: the packets that it is about are of
+// no particular zone. It returns 0 for all others.
+func early(r sdewan.Rule) int {
+	f, ok := r.(*batch.FirewallRule)
+	if !ok || f.Spec.Target == "MARK" || f.Spec.Target == "NOTRACK" {
+		return 0
+	}
+	if f.Spec.Src == anyZone || f.Spec.Src == "" && (f.Spec.Dest == anyZone || f.Spec.Dest == "") {
+		return 1
+	}
+	return 0
+}
+
 // before returns the rules whose objects come before a rule's in its list on the CNF.
 func (v *View) before(r sdewan.Rule, kind sdewan.Kind) (out []string) {
 	var list []sdewan.Rule
@@ -109,7 +122,7 @@ func (v *View) before(r sdewan.Rule, kind sdewan.Kind) (out []string) {
 			list = append(list, other)
 		}
 	}
-	slices.SortStableFunc(list, sdewan.Order)
+	slices.SortStableFunc(list, func(a, b sdewan.Rule) int { return cmp.Or(early(b)-early(a), sdewan.Order(a, b)) })
 	for _, other := range list {
 		if other.GetUID() == r.GetUID() && other.GetName() == r.GetName() && KindName(other) == KindName(r) {
 			break
@@ -117,96 +130,4 @@ func (v *View) before(r sdewan.Rule, kind sdewan.Kind) (out []string) {
 		out = append(out, KindName(other)+" "+other.GetName())
 	}
 	return out
-}
-
-// words describes which packets an object is about, and what it does with them.
-func words(o rest.Object, c rest.Config) (matches, does string) {
-	switch o := o.(type) {
-	case *rest.Policy:
-		return "connections of rules that use it", spread(*o)
-	case *rest.Rule:
-		does = "takes an uplink by policy " + o.Policy
-		if p, ok := c.Get(rest.Policies, o.Policy); ok {
-			does += ": " + spread(*p.(*rest.Policy))
-		}
-		if o.Sticky == "1" {
-			does += fmt.Sprintf("; connections of a source stay with one uplink for %s s", cmp.Or(o.Timeout, "600"))
-		}
-		return packets(cmp.Or(o.Proto, "all"), "", o.SrcIP, o.SrcPort, "", o.DestIP, o.DestPort) + ", unless an earlier rule matches", does
-	case *rest.Zone:
-		does = fmt.Sprintf("to the CNF: %s; from the CNF: %s; between networks of the zone: %s", policy(o.Input), policy(o.Output), policy(o.Forward))
-		if o.Masq == "1" {
-			does += "; to it: source addresses become the CNF's"
-		}
-		return "packets from and to " + cmp.Or(strings.Join(slices.Concat(o.Network, o.Subnet), ", "), "no network"), does
-	case *rest.Forwarding:
-		return fmt.Sprintf("new connections from %s to %s", zone(o.Src), zone(o.Dest)), "ACCEPT, and their replies"
-	case *rest.FirewallRule:
-		does = cmp.Or(o.Target, "REJECT")
-		if set := cmp.Or(o.SetMark, o.SetXMark); set != "" {
-			does += " " + set
-		}
-		return packets(cmp.Or(o.Proto, "tcpudp"), o.Src, o.SrcIP, o.SrcPort, o.Dest, o.DestIP, o.DestPort), does
-	case *rest.Redirect:
-		if o.Target == "SNAT" {
-			return packets(cmp.Or(o.Proto, "tcpudp"), "", o.SrcIP, o.SrcPort, o.Dest, o.DestIP, o.DestPort), "the source address becomes " + join(o.SrcDIP, o.SrcDPort)
-		}
-		to := "the CNF itself"
-		if o.DestIP != "" {
-			to = o.DestIP
-		}
-		return packets(cmp.Or(o.Proto, "tcpudp"), o.Src, o.SrcIP, o.SrcPort, "", o.SrcDIP, o.SrcDPort), "the destination becomes " + join(to, cmp.Or(o.DestPort, o.SrcDPort)) + ", and the packets are accepted"
-	case *rest.Proposal:
-		return "IPsec connections that use it", strings.Join(slices.DeleteFunc([]string{o.Encryption, o.Hash, o.DHGroup}, func(s string) bool { return s == "" }), "-")
-	case *rest.Remote:
-		var list []string
-		for _, x := range o.Connections {
-			list = append(list, fmt.Sprintf("%s (%s, %s): %s === %s", x.Name, x.Type, x.Mode, cmp.Or(x.LocalSubnet, x.LocalSourceIP, "this CNF"), cmp.Or(x.RemoteSubnet, x.RemoteSourceIP, "the remote")))
-		}
-		return "IPsec with " + o.Gateway + ", authenticated by " + o.Auth, strings.Join(list, "; ")
-	case *rest.NAT:
-		return packets(cmp.Or(o.Proto, "all"), "", o.SrcIP, o.SrcPort, "", cmp.Or(o.SrcDIP, "the CNF"), o.SrcDPort), "lead to " + join(o.DestIP, o.DestPort)
-	}
-	return "", ""
-}
-
-// spread describes a policy.
-func spread(p rest.Policy) string {
-	var list []string
-	for _, m := range p.Members {
-		list = append(list, fmt.Sprintf("%s (metric %s, weight %s)", m.Interface, cmp.Or(m.Metric, "1"), cmp.Or(m.Weight, "1")))
-	}
-	return "of the uplinks that are online, those with the lowest metric share the connections by weight: " + strings.Join(list, ", ")
-}
-
-// packets describes which packets match.
-func packets(proto, src, srcIP, srcPort, dest, destIP, destPort string) string {
-	return fmt.Sprintf("%s from %s to %s", proto, end(src, srcIP, srcPort), end(dest, destIP, destPort))
-}
-
-func end(z, ip, port string) string {
-	out := cmp.Or(ip, "any address")
-	if z != "" {
-		out += " in " + zone(z)
-	}
-	if port != "" {
-		out += " port " + port
-	}
-	return out
-}
-
-func zone(name string) string {
-	if name == "" || name == "*" {
-		return "any zone"
-	}
-	return "zone " + name
-}
-
-func policy(p string) string { return cmp.Or(p, "ACCEPT") }
-
-func join(ip, port string) string {
-	if port == "" {
-		return ip
-	}
-	return ip + " port " + port
 }

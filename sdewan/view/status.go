@@ -11,6 +11,7 @@ import (
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
+	"subctl/sdewan/rest"
 )
 
 // PodStatus is the status of a pod of a CNF; its JSON is a promise.
@@ -22,9 +23,11 @@ type PodStatus struct {
 	IP          string          `json:"ip"`
 	Read        string          `json:"read,omitempty"` // RFC 3339: when the answer changed last
 	Uplinks     []string        `json:"uplinks"`        // NAME STATUS
-	Tunnels     []string        `json:"tunnels"`        // NAME up, connecting or down
-	Connections int             `json:"connections"`    // entries of the connection table
+	Tunnels     []string        `json:"tunnels"`        // NAME up, connecting, waiting (for the other end, or for traffic) or down
+	Connections int             `json:"connections"`    // entries of the connection table: a CNF of subctl lists at most rest.MaxEntries
 	Routes      int             `json:"routes"`
+	Neighbours  int             `json:"neighbours"`    // entries of the neighbour tables (ARP and NDP)
+	Cut         []string        `json:"cut,omitempty"` // modules whose entries were too many to be kept: only their number is known, or 0 if it is not
 	Problems    []string        `json:"problems"`
 	Status      json.RawMessage `json:"status,omitempty"` // the pod's answer
 
@@ -97,6 +100,7 @@ func (p *PodStatus) parse(text string) {
 		Name   string          `json:"name"`
 		Status json.RawMessage `json:"status"`
 		Error  json.RawMessage `json:"error"`
+		Count  int             `json:"count"`
 	}
 	if err := json.Unmarshal([]byte(text[:min(len(text), maxStatus)]), &modules); err != nil {
 		p.Problems = append(p.Problems, "its answer is no list of modules, or was too long")
@@ -112,6 +116,11 @@ func (p *PodStatus) parse(text string) {
 			p.Problems = append(p.Problems, fmt.Sprintf("its status of %s is too long to be shown", m.Name))
 			continue
 		}
+		entries := rest.Entries(m.Status)
+		if string(m.Status) == batch.TooLong {
+			entries = m.Count
+			p.Cut = append(p.Cut, m.Name)
+		}
 		switch m.Name {
 		case "wan":
 			p.wan(m.Status)
@@ -120,19 +129,24 @@ func (p *PodStatus) parse(text string) {
 		case "effect":
 			p.effect(m.Status)
 		case "conntrack":
-			var list []json.RawMessage
-			if json.Unmarshal(m.Status, &list) == nil {
-				p.Connections = len(list)
-			}
+			p.Connections = entries
 		case "route":
-			var tables map[string]struct{ Item []json.RawMessage }
-			if json.Unmarshal(m.Status, &tables) == nil {
-				for _, t := range tables {
-					p.Routes += len(t.Item)
-				}
-			}
+			p.Routes = entries
+		case "neighbour":
+			p.Neighbours = entries
 		}
 	}
+}
+
+// Number returns a number of entries for people: whether it is a lower bound, or unknown, if the module reported too much.
+func (p PodStatus) Number(module string, n int) string {
+	switch cut := slices.Contains(p.Cut, module); {
+	case cut && n <= 0:
+		return "many"
+	case n >= rest.MaxEntries:
+		return fmt.Sprintf("%d or more", n)
+	}
+	return fmt.Sprint(n)
 }
 
 func (p *PodStatus) wan(status json.RawMessage) {
@@ -160,6 +174,7 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 			Connection string          `json:"connection"`
 			Up         json.RawMessage `json:"up"`
 			Connecting json.RawMessage `json:"connecting"`
+			Waiting    bool            `json:"waiting"`
 		} `json:"details"`
 	}
 	if json.Unmarshal(status, &ipsec) != nil {
@@ -172,9 +187,11 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 			state = "up"
 		case counted(d.Connecting):
 			state = "connecting"
+		case d.Waiting:
+			state = "waiting"
 		}
 		p.Tunnels = append(p.Tunnels, d.Connection+" "+state)
-		if state != "up" {
+		if state != "up" && state != "waiting" {
 			p.Problems = append(p.Problems, fmt.Sprintf("tunnel %s is %s", d.Connection, state))
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/dataplane"
 	"subctl/internal/kube"
 	"subctl/sdewan"
 	"subctl/sdewan/rest"
@@ -189,10 +190,10 @@ func TestHostileStatus(t *testing.T) {
 		return out[0]
 	}
 	good := answer(`[{"name":"wan","error":null,"status":{"interfaces":{"net2":{"status":"offline"},"net1":{"status":"online"}}}},`+
-		`{"name":"ipsec","status":{"details":[{"connection":"hub-a","up":"1"},{"connection":"hub-b","up":0,"connecting":1},{"connection":"hub-c"}]}},`+
+		`{"name":"ipsec","status":{"details":[{"connection":"hub-a","up":"1"},{"connection":"hub-b","up":0,"connecting":1},{"connection":"hub-c"},{"connection":"edges-d","up":0,"connecting":0,"waiting":true}]}},`+
 		`{"name":"conntrack","status":[{},{}]},{"name":"route","status":{"main":{"item":[{},{}]},"41":{"item":[{}]}}},{"name":"else","status":7},{"name":"rule","error":"x"}]`, "")
 	require.Equal(t, []string{"net1 online", "net2 offline"}, good.Uplinks)
-	require.Equal(t, []string{"hub-a up", "hub-b connecting", "hub-c down"}, good.Tunnels)
+	require.Equal(t, []string{"hub-a up", "hub-b connecting", "hub-c down", "edges-d waiting"}, good.Tunnels, "a hub to which nobody is connected has no problem")
 	require.Equal(t, 2, good.Connections)
 	require.Equal(t, 3, good.Routes)
 	require.Equal(t, []string{"uplink net2 is offline", "tunnel hub-b is connecting", "tunnel hub-c is down", "it cannot report rule: see its log"}, good.Problems)
@@ -206,6 +207,11 @@ func TestHostileStatus(t *testing.T) {
 	many := answer(`[{"name":"effect","status":{"no_effect":[`+strings.Repeat(`{"reason":"x"},`, 100)+`{}],"no_effect_count":101}}]`, "").Problems
 	require.Len(t, many, maxIneffective+1)
 	require.Equal(t, "objects without effect that are not listed: 91", many[maxIneffective])
+
+	long := answer(`[{"name":"conntrack","status":"(too long)","count":10000},{"name":"route","status":"(too long)"},{"name":"neighbour","status":[{},{}]}]`, "")
+	require.Equal(t, []string{"conntrack", "route"}, long.Cut)
+	require.Equal(t, []string{"10000 or more", "many", "2"}, []string{long.Number("conntrack", long.Connections), long.Number("route", long.Routes), long.Number("neighbour", long.Neighbours)},
+		"what was too long to be kept is not shown as 0")
 
 	require.Equal(t, []string{"no answer"}, answer("", "no answer").Problems)
 	for _, text := range []string{"", "{}", "[", `"x"`, "[" + strings.Repeat("{},", maxStatus) + "{}]"} {
@@ -245,6 +251,54 @@ func TestExplain(t *testing.T) {
 	require.Contains(t, e.Does, "net1 (metric 1, weight 1); connections of a source stay with one uplink for 600 s")
 	require.Equal(t, []string{"Mwan3Rule z", "Mwan3Rule a"}, v.Explain(p).UsedBy)
 	require.Equal(t, []string{"Mwan3Policy p (spec.policy): does not exist"}, v.Explain(other).Needs)
+}
+
+// An explanation says what the plan does, also where src or dest is missing, and omits no condition.
+func TestExplainFirewall(t *testing.T) {
+	for want, o := range map[string]rest.Object{
+		"tcpudp from any address in zone lan to the CNF itself port 22: REJECT":                       &rest.FirewallRule{Src: "lan", DestPort: "22"},
+		"tcp from 192.0.2.1 in any zone to the CNF itself at 192.0.2.2: DROP":                         &rest.FirewallRule{Src: "*", Proto: "tcp", SrcIP: "192.0.2.1", DestIP: "192.0.2.2", Target: "DROP"},
+		"udp from the CNF itself port 53 to any address in zone wan: ACCEPT":                          &rest.FirewallRule{Dest: "wan", Proto: "udp", SrcPort: "53", Target: "ACCEPT"},
+		"all from the CNF itself to any address in any zone: REJECT":                                  &rest.FirewallRule{Proto: "all"},
+		"all from any address in zone lan to any address in any zone: REJECT":                         &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "*"},
+		"all from any address in zone lan to any address in any zone or the CNF itself: MARK 0x1":     &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "*", Target: "MARK", SetMark: "0x1"},
+		"all from any address in any zone or the CNF itself to any address in zone wan: MARK 0x1/0xf": &rest.FirewallRule{Proto: "all", Dest: "wan", Target: "MARK", SetXMark: "0x1/0xf"},
+		"all from any address in zone lan to any address in any zone or the CNF itself: NOTRACK":      &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "wan", Target: "NOTRACK"},
+		"icmp echo-request, redirect from any address in zone lan to the CNF itself, sent by the device 02:00:00:00:00:01, without the mark 0x10, IPv4 only, and as iptables matches -m x (on OpenWrt only): REJECT": &rest.FirewallRule{
+			Src: "lan", Proto: "icmp", ICMPType: []string{"echo-request", "redirect"}, SrcMAC: "02:00:00:00:00:01", Mark: "!0x10", Family: "ipv4", Extra: "-m x",
+		},
+		"new connections from any zone to zone wan, IPv6 only: ACCEPT, and their replies": &rest.Forwarding{Src: "*", Dest: "wan", Family: "ipv6"},
+		"packets from and to net1, 192.0.2.0/24, IPv4 only: to the CNF: ACCEPT; from the CNF: ACCEPT; between networks of the zone: DROP; to it: source addresses become the CNF's, of packets from 10.0.0.0/8, of packets to !10.1.0.0/16; " +
+			"packets of no known connection leave to it, too; TCP segments are limited to what fits the path": &rest.Zone{
+			Network: []string{"net1"}, Subnet: []string{"192.0.2.0/24"}, Family: "ipv4", Forward: "DROP", Masq: "1", MasqSrc: []string{"10.0.0.0/8"}, MasqDest: []string{"!10.1.0.0/16"}, MasqAllowInvalid: "1", MTUFix: "1",
+		},
+		"tcp from any address in zone wan to any address port 80,443, with the mark 0x1: the destination becomes 10.0.0.1, with the port that it has, and the packets are accepted": &rest.Redirect{
+			Src: "wan", Proto: "tcp", SrcDPort: "80,443", DestIP: "10.0.0.1", Mark: "0x1",
+		},
+		"tcpudp from any address in zone wan to any address port 80: the destination becomes the CNF itself port 80, and the packets are accepted": &rest.Redirect{Src: "wan", SrcDPort: "80"},
+		"tcpudp from 10.0.0.1 to any address in zone wan: the source address becomes 192.0.2.1":                                                    &rest.Redirect{Src: "lan", Target: "SNAT", SrcIP: "10.0.0.1", Dest: "wan", SrcDIP: "192.0.2.1"},
+		"all from any address to any address, IPv6 only, unless an earlier rule matches: takes an uplink by policy p":                              &rest.Rule{Policy: "p", Family: "ipv6"},
+		`IPsec with %any, authenticated by psk, this CNF as "hub", the remote as "edge", IKE with a: c (tunnel, start): 10.0.0.0/8 and an address that the remote assigns === the remote, ESP with b, accepted whatever zones say`: &rest.Remote{
+			Gateway: "%any", Auth: "psk", LocalID: "hub", RemoteID: "edge", PreSharedKey: "secret", Proposals: []string{"a"},
+			Connections: []rest.Connection{{Name: "c", Mode: "start", LocalSubnet: "10.0.0.0/8", LocalSourceIP: "%config", Proposals: []string{"b"}, LocalFirewall: "yes"}},
+		},
+	} {
+		matches, does := words(o, rest.Config{})
+		require.Equal(t, want, matches+": "+does)
+	}
+}
+
+// Rules of any zone come before those of a zone, whatever their age, in the explanation as on the CNF.
+func TestExplainOrder(t *testing.T) {
+	rule := func(name, src, dest, target string, second int) *batch.FirewallRule {
+		return &batch.FirewallRule{ObjectMeta: metaOf(name, "one", second), Spec: batch.FirewallRuleSpec{Src: batch.ZoneName(src), Dest: batch.ZoneName(dest), Target: target}}
+	}
+	old, young, any, out, mark := rule("old", "z", "", "", 1), rule("young", "z", "", "", 2), rule("any", "*", "", "", 3), rule("out", "", "", "", 4), rule("mark", "*", "", "MARK", 5)
+	v := &View{CNFs: []CNF{aCNF("x", "one")}, Rules: []sdewan.Rule{old, young, any, out, mark}}
+	require.Equal(t, []string{"FirewallRule any", "FirewallRule out", "FirewallRule old"}, v.Explain(young).After)
+	require.Equal(t, []string{"FirewallRule any"}, v.Explain(out).After)
+	require.Empty(t, v.Explain(any).After)
+	require.Equal(t, []string{"FirewallRule any", "FirewallRule out", "FirewallRule old", "FirewallRule young"}, v.Explain(mark).After)
 }
 
 // Every kind of rules can be explained.
@@ -298,3 +352,6 @@ func (m missing) List(ctx context.Context, list client.ObjectList, options ...cl
 func isRules(list client.ObjectList) bool {
 	return slices.ContainsFunc(sdewan.Kinds(), func(k sdewan.Kind) bool { return reflect.TypeOf(k.NewList()) == reflect.TypeOf(list) })
 }
+
+// The limit of sdewan, which plans nothing, is that of the plan.
+func TestMaxUplinks(t *testing.T) { require.Equal(t, dataplane.MaxUplinks, sdewan.MaxUplinks) }

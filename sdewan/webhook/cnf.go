@@ -35,6 +35,9 @@ type pendingCNF struct {
 // another one with the same label, at the same time, waits so long.
 const settle = 2 * time.Second
 
+// remember is for how long a pending Deployment is kept for requests whose list of Deployments began before: longer than any request takes.
+const remember = time.Minute
+
 // Handle implements admission.Handler.
 func (w *oneCNF) Handle(ctx context.Context, req admission.Request) admission.Response {
 	d, old := &appsv1.Deployment{}, &appsv1.Deployment{}
@@ -94,8 +97,7 @@ func (w *oneCNF) decide(ctx context.Context, req admission.Request, d, old *apps
 // other returns the name of another Deployment with the label. wait is true if there may soon be one. Otherwise the request is allowed, and
 // its Deployment is the pending one.
 func (w *oneCNF) other(ctx context.Context, req admission.Request, own, purpose string) (name string, wait bool, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	began := time.Now() // a Deployment that was pending before is in the list
 	list := &appsv1.DeploymentList{}
 	if err := w.live.List(ctx, list, client.InNamespace(req.Namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
 		return "", false, err
@@ -108,12 +110,14 @@ func (w *oneCNF) other(ctx context.Context, req admission.Request, own, purpose 
 	if req.DryRun != nil && *req.DryRun {
 		return "", false, nil
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	key, now := req.Namespace+"/"+purpose, time.Now()
-	if p, ok := w.pending[key]; ok && now.Before(p.until) && (p.name != own || own == "") {
+	if p, ok := w.pending[key]; ok && began.Before(p.until) && (p.name != own || own == "") {
 		return "", true, nil
 	}
 	for k, p := range w.pending {
-		if now.After(p.until) {
+		if now.Sub(p.until) > remember {
 			delete(w.pending, k)
 		}
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"subctl/internal/kubetest"
@@ -126,4 +128,41 @@ func TestPendingCNF(t *testing.T) {
 		}
 		require.Equal(t, !comes, <-answer)
 	}
+}
+
+// A request whose list of Deployments takes long does not make others wait.
+func TestSlowListOfCNFs(t *testing.T) {
+	scheme := kubetest.Scheme(t)
+	slow, release := make(chan struct{}, 1), make(chan struct{})
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if err := c.List(ctx, list, opts...); err != nil {
+			return err
+		}
+		if o := (&client.ListOptions{}).ApplyOptions(opts); o.Namespace == "slow" {
+			slow <- struct{}{}
+			<-release
+		}
+		return nil
+	}})
+	w := &oneCNF{live: c, decoder: admission.NewDecoder(scheme), pending: map[string]pendingCNF{}}
+	ask := func(namespace string) bool {
+		raw, err := json.Marshal(deployment(namespace, "a", "cnf"))
+		require.NoError(t, err)
+		return w.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Namespace: namespace, Object: runtime.RawExtension{Raw: raw},
+		}}).Allowed
+	}
+	first := make(chan bool)
+	go func() { first <- ask("slow") }()
+	<-slow
+	done := make(chan bool, 1)
+	go func() { done <- ask("other") }()
+	select {
+	case allowed := <-done:
+		require.True(t, allowed)
+	case <-time.After(10 * time.Second):
+		t.Error("the request waited for the list of another one")
+	}
+	close(release)
+	require.True(t, <-first)
 }

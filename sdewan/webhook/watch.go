@@ -16,7 +16,8 @@ import (
 	"subctl/sdewan"
 )
 
-// watch writes an Event about each role whose annotation is no JSON, when it appears or changes. Only the leader does.
+// watch writes an Event about each role whose annotation is no JSON, when it appears or changes. Each replica does: the webhooks
+// elect no leader, and Events with the same reason are one.
 type watch[T client.Object] struct {
 	reader client.Reader
 	events events.EventRecorder

@@ -27,7 +27,7 @@ type CNFStatusSpec struct{}
 
 // CNFStatusStatus lists pods.
 type CNFStatusStatus struct {
-	// AppliedTime is when the pods were asked.
+	// AppliedTime is when the pods gave the answers. A change of counters and connections alone is written after 5 minutes.
 	// +optional
 	AppliedTime *metav1.Time `json:"appliedTime,omitempty"`
 	// Information is what each pod answered.
@@ -36,7 +36,8 @@ type CNFStatusStatus struct {
 	Information []CNFInformation `json:"information,omitempty"`
 }
 
-// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its error, if that is too long.
+// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its error, if that is too long. The field
+// "count" of the module then is the number of entries that it listed.
 const TooLong = `"(too long)"`
 
 // CNFInformation is what a pod answered.
@@ -55,7 +56,8 @@ type CNFInformation struct {
 	// IP is the pod's address.
 	// +optional
 	IP string `json:"ip,omitempty"`
-	// Status is the pod's answer to GET sdewan/v1/status, JSON as text, or a prefix of a very long one.
+	// Status is the pod's answer to GET sdewan/v1/status, JSON as text. Modules that report much have "(too long)" as their status, and the
+	// number of their entries as count.
 	// +optional
 	Status string `json:"status,omitempty"`
 	// Error is why the pod did not answer.

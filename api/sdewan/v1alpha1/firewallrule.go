@@ -46,7 +46,7 @@ type FirewallRuleSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// Src is the zone from which packets arrive.
+	// Src is the zone from which packets arrive; "*" is any zone. Without it, the rule concerns what the CNF itself sends.
 	// +optional
 	Src ZoneName `json:"src,omitempty"`
 	// SrcIP matches the source address.
@@ -65,7 +65,7 @@ type FirewallRuleSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	ICMPType []ICMPType `json:"icmp_type,omitempty"`
-	// Dest is the zone to which packets leave.
+	// Dest is the zone to which packets leave; "*" is any zone. Without it, the rule concerns what is for the CNF itself.
 	// +optional
 	Dest ZoneName `json:"dest,omitempty"`
 	// DestIP matches the destination address.

@@ -10,7 +10,7 @@ type IpsecRemote struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Type string `json:"type,omitempty"`
-	// Remote is the address or DNS name of the other end; "%any" accepts connections from any address.
+	// Remote is the address or DNS name of the other end; "%any", 0.0.0.0 and :: accept connections from any address.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule=`self in ['%any', 'any', '0.0.0.0', '::'] || isIP(self) || self.matches('^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$')`,message="must be an IP address, a DNS name, or \"%any\" for any address"
@@ -38,7 +38,8 @@ type IpsecRemote struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	LocalID string `json:"local_identifier,omitempty"`
-	// RemoteID is the identity of the other end. The default is its address.
+	// RemoteID is the identity of the other end. The default is the address in remote. A pre_shared_key for a remote of any address ("%any") needs it,
+	// unless no other connection of the CNF has another key: without it, the key proves any identity.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	RemoteID string `json:"remote_identifier,omitempty"`

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"subctl/dataplane"
@@ -33,9 +34,10 @@ const (
 type Kernel struct {
 	// Target returns the kernel as Sync needs it.
 	Target func(dataplane.Owner) (dataplane.Target, error)
-	// Network reads devices, routes and rules, and Connections at most so many connections.
+	// Network reads devices, routes and rules; Connections and Neighbours read at most so many entries.
 	Network     func() (dataplane.Network, error)
 	Connections func(most int) ([]dataplane.Connection, error)
+	Neighbours  func(most int) ([]dataplane.NetNeighbour, error)
 	// Watch signals changes of devices, addresses, routes, rules and our table.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// Forward makes the kernel forward packets of devices.
@@ -66,11 +68,14 @@ type Agent struct {
 	wake     chan struct{}
 	passed   func(planned rest.Config) // is called after each pass, by tests
 	trackers []*tracker                // in the order of Attachments; nil for those that are not tracked
+	changes  atomic.Uint64             // the number of calls of Changed
 
 	mu       sync.Mutex
 	ready    bool
 	report   cnf.Report
 	err      error
+	seen     uint64        // changes when the last pass began
+	ended    chan struct{} // is closed when the next pass ends
 	world    cnf.World
 	network  dataplane.Network
 	resolved map[string]netip.Addr
@@ -86,7 +91,7 @@ func New(o Options) *Agent {
 	if o.Lookup == nil {
 		o.Lookup = lookup
 	}
-	a := &Agent{Options: o, wake: make(chan struct{}, 1), passed: func(rest.Config) {}, resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
+	a := &Agent{Options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), passed: func(rest.Config) {}, resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
 	for i, at := range o.Attachments {
 		var t *tracker
 		if u := o.Uplinks[at.Network]; len(u.TrackIPs) > 0 {
@@ -99,6 +104,7 @@ func New(o Options) *Agent {
 
 // Changed makes the loop look again. It does not block.
 func (a *Agent) Changed() {
+	a.changes.Add(1)
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -163,6 +169,8 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // pass plans once, and makes the kernel hold the plan.
 func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
+	seen := a.changes.Load()
+	defer a.end(seen)
 	network, err := a.Kernel.Network()
 	if err != nil {
 		last, _ := a.Report() // nothing was planned
@@ -193,6 +201,15 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	return err
 }
 
+// end ends a pass, which has seen so many changes.
+func (a *Agent) end(seen uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen = seen
+	close(a.ended)
+	a.ended = make(chan struct{})
+}
+
 // short bounds how much of a step is logged: a table may have thousands of rules.
 func short(op string) string {
 	const most = 1000
@@ -206,8 +223,12 @@ func short(op string) string {
 func (a *Agent) result(report cnf.Report, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	known := make(map[cnf.Line]bool, len(a.report))
+	for _, l := range a.report {
+		known[l] = true
+	}
 	for _, l := range report {
-		if !slices.Contains(a.report, l) {
+		if !known[l] {
 			a.Log.Warn("an object has no effect, or part of it has none", "object", l.Collection+"/"+l.Name, "reason", l.Message)
 		}
 	}

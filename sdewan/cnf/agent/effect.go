@@ -1,15 +1,23 @@
 package agent
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"time"
+
+	"subctl/sdewan/cnf"
 )
 
 // maxIneffective is the maximum number of objects without effect in a status, and maxReason the maximum size of each
 // reason, in bytes.
 const maxIneffective, maxReason = 50, 400
 
+// settleTime is for how long the report waits for the pass after a change. A pass with 10,000 rules takes less than a second.
+const settleTime = 4 * time.Second
+
 type effectStatus struct {
-	// Applied reports whether the kernel holds what was planned last. What it refuses may contain secrets of tunnels, and is in the log alone.
+	// Applied reports whether the kernel holds what the REST API has received. What it refuses may contain secrets of tunnels, and is in the log alone.
 	Applied bool `json:"applied"`
 	// Awaiting is rest.Config.Awaiting.
 	Awaiting    bool                `json:"awaiting"`
@@ -22,14 +30,46 @@ type ineffectiveStatus struct {
 	Collection string `json:"collection"`
 	Name       string `json:"name"`
 	Reason     string `json:"reason"`
+	Minor      bool   `json:"minor,omitempty"` // cnf.Line.Minor
 }
 
+// settle waits until a pass has ended that began after the last change, for a limited time.
+func (a *Agent) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for {
+		a.mu.Lock()
+		done, ended := a.seen == a.changes.Load(), a.ended
+		a.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended:
+		}
+	}
+}
+
+// effect reports what of the objects has an effect. Mistakes come before what is minor.
 func (a *Agent) effect() effectStatus {
-	ready := a.Ready()
-	report, err := a.Report()
-	s := effectStatus{Applied: ready && err == nil, Awaiting: a.Config().Awaiting, Ineffective: []ineffectiveStatus{}, Count: len(report)}
+	a.mu.Lock()
+	applied := a.ready && a.err == nil && a.seen == a.changes.Load()
+	report := slices.Clone(a.report)
+	a.mu.Unlock()
+	slices.SortStableFunc(report, func(x, y cnf.Line) int {
+		switch {
+		case x.Minor == y.Minor:
+			return 0
+		case y.Minor:
+			return -1
+		}
+		return 1
+	})
+	s := effectStatus{Applied: applied, Awaiting: a.Config().Awaiting, Ineffective: []ineffectiveStatus{}, Count: len(report)}
 	for _, l := range report[:min(len(report), maxIneffective)] {
-		s.Ineffective = append(s.Ineffective, ineffectiveStatus{l.Collection, l.Name, strings.ToValidUTF8(l.Message[:min(len(l.Message), maxReason)], "")})
+		s.Ineffective = append(s.Ineffective, ineffectiveStatus{l.Collection, l.Name, strings.ToValidUTF8(l.Message[:min(len(l.Message), maxReason)], ""), l.Minor})
 	}
 	return s
 }

@@ -19,7 +19,8 @@ type ipsecStatus struct {
 type ipsecDetail struct {
 	Connecting int    `json:"connecting"`
 	Up         int    `json:"up"`
-	Connection string `json:"connection"` // REMOTE-CONNECTION
+	Connection string `json:"connection"`        // REMOTE-CONNECTION
+	Waiting    bool   `json:"waiting,omitempty"` // it is down, and this end is not to begin it: the other end does, or traffic, or nobody
 }
 
 type ipsecRemote struct {
@@ -62,7 +63,7 @@ func (a *Agent) ipsec() (ipsecStatus, error) {
 	wanted := map[string]bool{}
 	for _, r := range c.Remotes {
 		for _, conn := range r.Connections {
-			if conn.Mode == dataplane.StartNow && r.Gateway != "any" && r.Gateway != "%any" && !slices.Contains(c.Stopped, "ipsec") {
+			if conn.Mode == dataplane.StartNow && !r.Waits() && !slices.Contains(c.Stopped, "ipsec") {
 				wanted[r.Name+"-"+conn.Name] = true
 			}
 		}
@@ -86,6 +87,8 @@ func statusOf(states []dataplane.RemoteState, wanted map[string]bool) ipsecStatu
 				d.Up = 1
 			case c.Connecting:
 				d.Connecting = 1
+			default:
+				d.Waiting = !wanted[d.Connection]
 			}
 			active[d.Connection] = d.Up+d.Connecting > 0
 			s.Details = append(s.Details, d)

@@ -14,9 +14,6 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// maxConnections is the maximum number of connections in a status.
-const maxConnections = 10000
-
 // Devices returns the devices to which objects of the REST API may refer; nil until they are known.
 func (a *Agent) Devices() *rest.Devices {
 	a.mu.Lock()
@@ -34,8 +31,8 @@ func (a *Agent) Devices() *rest.Devices {
 	return d
 }
 
-// Status returns the report of a module of the REST API, in the format of CNFs on OpenWrt. The module "effect" exists only here.
-func (a *Agent) Status(_ context.Context, module string) (any, error) {
+// Status returns the report of a module of the REST API, in the format of CNFs on OpenWrt. The modules "effect" and "neighbour" exist only here.
+func (a *Agent) Status(ctx context.Context, module string) (any, error) {
 	a.mu.Lock()
 	network, world := a.network, a.world
 	a.mu.Unlock()
@@ -47,8 +44,11 @@ func (a *Agent) Status(_ context.Context, module string) (any, error) {
 	case "rule":
 		return rules(network), nil
 	case "conntrack":
-		all, err := a.Kernel.Connections(maxConnections)
+		all, err := a.Kernel.Connections(rest.MaxEntries)
 		return connections(all), err
+	case "neighbour":
+		all, err := a.Kernel.Neighbours(rest.MaxEntries)
+		return neighbours(all), err
 	case "wan":
 		return a.wan(world), nil
 	case "interface_status":
@@ -56,6 +56,7 @@ func (a *Agent) Status(_ context.Context, module string) (any, error) {
 	case "ipsec":
 		return a.ipsec()
 	case "effect":
+		a.settle(ctx)
 		return a.effect(), nil
 	}
 	return nil, fmt.Errorf("no such module: %s", module)
@@ -179,6 +180,21 @@ func connections(all []dataplane.Connection) []connection {
 	}
 	for _, c := range all {
 		out = append(out, connection{c.Protocol, tuple{end(c.Request.Src), end(c.Request.Dst)}, tuple{end(c.Response.Src), end(c.Response.Dst)}})
+	}
+	return out
+}
+
+type neighbour struct {
+	IP     string `json:"ip"`
+	MAC    string `json:"mac"` // "" while the address is not resolved
+	Device string `json:"device"`
+	State  string `json:"state"`
+}
+
+func neighbours(all []dataplane.NetNeighbour) []neighbour {
+	out := []neighbour{}
+	for _, n := range all {
+		out = append(out, neighbour{n.IP.String(), n.MAC, n.Dev, n.State})
 	}
 	return out
 }

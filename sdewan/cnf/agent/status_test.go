@@ -42,6 +42,11 @@ func reporting() *Agent {
 				{Protocol: "47"},
 			}
 			return all[:min(most, 2)], nil
+		}, Neighbours: func(int) ([]dataplane.NetNeighbour, error) {
+			return []dataplane.NetNeighbour{
+				{Dev: "net0", IP: addr("192.168.1.2"), MAC: "02:00:00:00:00:02", State: "reachable"},
+				{Dev: "net1", IP: addr("fd00::3"), State: "incomplete"},
+			}, nil
 		}},
 	})
 	a.look(dataplane.Network{
@@ -110,7 +115,10 @@ func TestStatusShapes(t *testing.T) {
 			"wan": `{"interfaces":` + uplinks + `,"connected":{"ipv4":["192.168.1.0/24"],"ipv6":[]},
 				"policies":{"ipv4":{"both":[{"interface":"net1","percent":67},{"interface":"net2","percent":33}]},"ipv6":{}}}`,
 			"interface_status": `{"interfaces":` + uplinks + `,"connected":{"ipv4":["192.168.1.0/24"]}}`,
-			"ipsec":            `{"InitConnection":"success","details":[],"remotes":[]}`,
+			"neighbour": `[
+				{"ip":"192.168.1.2","mac":"02:00:00:00:00:02","device":"net0","state":"reachable"},
+				{"ip":"fd00::3","mac":"","device":"net1","state":"incomplete"}]`,
+			"ipsec": `{"InitConnection":"success","details":[],"remotes":[]}`,
 		} {
 			got, err := a.Status(t.Context(), module)
 			require.NoError(t, err, module)
@@ -126,9 +134,11 @@ func TestStatusShapes(t *testing.T) {
 // A CNF that has just started answers with empty lists, not with null, and one that cannot read its connections with an error.
 func TestStatusOfNothing(t *testing.T) {
 	var broken error
-	a := New(Options{Config: func() rest.Config { return rest.Config{} }, Kernel: Kernel{Connections: func(int) ([]dataplane.Connection, error) { return nil, broken }}})
+	a := New(Options{Config: func() rest.Config { return rest.Config{} }, Kernel: Kernel{
+		Connections: func(int) ([]dataplane.Connection, error) { return nil, broken }, Neighbours: func(int) ([]dataplane.NetNeighbour, error) { return nil, broken },
+	}})
 	for module, want := range map[string]string{
-		"interface": `[]`, "route": `{}`, "rule": `[]`, "conntrack": `[]`, "ipsec": `{"InitConnection":"success","details":[],"remotes":[]}`,
+		"interface": `[]`, "route": `{}`, "rule": `[]`, "conntrack": `[]`, "neighbour": `[]`, "ipsec": `{"InitConnection":"success","details":[],"remotes":[]}`,
 		"wan":              `{"interfaces":{},"connected":{"ipv4":[],"ipv6":[]},"policies":{"ipv4":{},"ipv6":{}}}`,
 		"interface_status": `{"interfaces":{},"connected":{"ipv4":[]}}`,
 	} {
@@ -139,8 +149,10 @@ func TestStatusOfNothing(t *testing.T) {
 		require.JSONEq(t, want, string(b), module)
 	}
 	broken = errors.New("no netlink")
-	_, err := a.Status(t.Context(), "conntrack")
-	require.ErrorIs(t, err, broken)
+	for _, module := range []string{"conntrack", "neighbour"} {
+		_, err := a.Status(t.Context(), module)
+		require.ErrorIs(t, err, broken)
+	}
 }
 
 // What the planner leaves out, and that the kernel refuses a plan, is in the status. What the kernel says is not: it may quote secrets.
@@ -163,4 +175,36 @@ func TestStatusOfEffect(t *testing.T) {
 	a.result(make(cnf.Report, 1000), nil)
 	require.Contains(t, effect(), `"no_effect_count":1000`)
 	require.Less(t, len(effect()), 10000)
+}
+
+// The report waits until the kernel holds the last change, or for a limited time; objects without effect come before settings without effect.
+func TestEffectOfTheLastChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Options{Log: slog.New(slog.DiscardHandler), Config: func() rest.Config { return rest.Config{} }})
+		a.result(nil, nil)
+		effect := func() effectStatus {
+			got, err := a.Status(t.Context(), "effect")
+			require.NoError(t, err)
+			return got.(effectStatus)
+		}
+		require.True(t, effect().Applied)
+		a.Changed()
+		start := time.Now()
+		require.False(t, effect().Applied, "no pass has seen the change")
+		require.Equal(t, settleTime, time.Since(start))
+		go func() {
+			time.Sleep(time.Second)
+			a.end(0) // of a pass that began before the change
+			time.Sleep(time.Second)
+			a.result(cnf.Report{{Name: "minor", Minor: true}, {Name: "wrong"}}, nil)
+			a.end(1)
+		}()
+		start = time.Now()
+		got := effect()
+		require.True(t, got.Applied)
+		require.Equal(t, 2*time.Second, time.Since(start))
+		require.Equal(t, []ineffectiveStatus{{Name: "wrong"}, {Name: "minor", Minor: true}}, got.Ineffective)
+		a.result(nil, errors.New("no nftables"))
+		require.False(t, effect().Applied)
+	})
 }

@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Modules are the modules that report a status.
-var Modules = []string{"conntrack", "effect", "interface", "ipsec", "route", "rule", "wan"}
+var Modules = []string{"conntrack", "effect", "interface", "ipsec", "neighbour", "route", "rule", "wan"}
 
 // Server is the REST API.
 type Server struct {

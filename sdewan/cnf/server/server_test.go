@@ -189,7 +189,7 @@ func TestStatus(t *testing.T) {
 	}
 	token := c.token(t)
 	for path, want := range map[string]string{
-		"sdewan/v1/status": `[{"name":"conntrack","status":["conntrack"]},{"name":"effect","status":["effect"]},{"name":"interface","status":["interface"]},{"name":"ipsec","status":["ipsec"]},` +
+		"sdewan/v1/status": `[{"name":"conntrack","status":["conntrack"]},{"name":"effect","status":["effect"]},{"name":"interface","status":["interface"]},{"name":"ipsec","status":["ipsec"]},{"name":"neighbour","status":["neighbour"]},` +
 			`{"name":"route","status":{"main":{"item":[]}}},{"name":"rule","status":["rule"]},{"name":"wan","status":["wan"]}]`,
 		"sdewan/v1/status/":                           "",
 		"sdewan/v1/status/ipsec":                      `{"name":"ipsec","status":["ipsec"]}`,
@@ -213,7 +213,7 @@ func TestStatus(t *testing.T) {
 	}
 	code, body := c.do(token, "GET", rest.Base+"sdewan/v1/status", "")
 	require.Equal(t, 200, code)
-	require.Contains(t, body, `{"name":"interface","status":["interface"]},{"name":"ipsec","error":"reading the status of ipsec failed: see the log of the CNF"},{"name":"route",`,
+	require.Contains(t, body, `{"name":"interface","status":["interface"]},{"name":"ipsec","error":"reading the status of ipsec failed: see the log of the CNF"},{"name":"neighbour",`,
 		"the other modules report")
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
 		code, _ := c.do(token, method, rest.Base+"sdewan/v1/status", "{}")

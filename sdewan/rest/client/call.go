@@ -73,22 +73,46 @@ func (c *Client) Status(ctx context.Context) ([]Module, error) {
 	return out, nil
 }
 
-// Awaits reports whether the CNF forwards nothing until a service is restarted. Only subctl's own CNF waits, and reports it.
-func (c *Client) Awaits(ctx context.Context) (bool, error) {
+// Effect is what a CNF makes of the objects that it has. Only subctl's own CNF reports it.
+type Effect struct {
+	Reports     bool // whether the CNF reports the following
+	Awaiting    bool // it forwards nothing until a service is restarted
+	Applied     bool // its kernel holds what follows from its objects
+	Ineffective []Ineffective
+}
+
+// Ineffective is about an object that has no effect, or of which a part has none.
+type Ineffective struct {
+	Collection string `json:"collection"` // as rest.Collection.String returns it
+	Name       string `json:"name"`
+	Reason     string `json:"reason"`
+	Minor      bool   `json:"minor"` // only a setting that the CNF does not have is without effect
+}
+
+// Effect returns what the CNF makes of its objects, as soon as its kernel holds the last change, or the CNF has waited for this long enough.
+func (c *Client) Effect(ctx context.Context) (Effect, error) {
 	body, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("effect"), most: smallBody, unquoted: true})
 	if err != nil {
 		if ClassOf(err) == Rejected {
 			err = nil // it does not know the module
 		}
-		return false, err
+		return Effect{}, err
 	}
 	var effect struct {
 		Status struct {
-			Awaiting bool `json:"awaiting"`
+			Awaiting    bool          `json:"awaiting"`
+			Applied     *bool         `json:"applied"`
+			Ineffective []Ineffective `json:"no_effect"`
 		} `json:"status"`
 	}
-	_ = json.Unmarshal(body, &effect) // what is not readable is of another CNF
-	return effect.Status.Awaiting, nil
+	if json.Unmarshal(body, &effect) != nil {
+		return Effect{}, nil // it is of another CNF
+	}
+	e := effect.Status
+	for i, o := range e.Ineffective {
+		e.Ineffective[i].Reason = clean(o.Reason, nil)
+	}
+	return Effect{e.Applied != nil, e.Awaiting, e.Applied != nil && *e.Applied, e.Ineffective}, nil
 }
 
 func (c *Client) write(ctx context.Context, method, path string, o rest.Object) (Item, error) {
@@ -189,8 +213,12 @@ const cookieName = "sysauth"
 
 // login returns the token of the session. It opens a session if there is none, or the one that there is has the token ended.
 func (c *Client) login(ctx context.Context, ended string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.logins <- struct{}{}:
+		defer func() { <-c.logins }()
+	case <-ctx.Done():
+		return "", failed(ctx.Err())
+	}
 	if c.token != "" && c.token != ended {
 		return c.token, nil
 	}

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"subctl/internal/secret"
@@ -64,8 +63,8 @@ type Client struct {
 	http      *http.Client
 	transport *http.Transport
 
-	mu    sync.Mutex // held during a login, so that there is one at a time
-	token string     // of the cookie sysauth; empty before the login
+	logins chan struct{} // has an element during a login, so that there is one at a time
+	token  string        // of the cookie sysauth; empty before the login
 }
 
 // New returns a client. It connects to nothing.
@@ -94,7 +93,7 @@ func New(o Options) (*Client, error) {
 		o.RestartTimeout = time.Minute
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
-	c := &Client{o: o, transport: &http.Transport{
+	c := &Client{o: o, logins: make(chan struct{}, 1), transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, network, o.Address)
 		},

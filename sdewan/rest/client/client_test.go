@@ -317,3 +317,29 @@ func TestSilent(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, client.Unavailable, client.ClassOf(err))
 }
+
+// A call whose time is up does not wait for the login of another call.
+func TestLoginEndsWithTheCall(t *testing.T) {
+	box, c := serve(t)
+	release := make(chan struct{})
+	asked := make(chan struct{}, 1)
+	box.Fail(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-release
+		w.WriteHeader(http.StatusForbidden)
+	})
+	first := make(chan error)
+	go func() {
+		_, err := c.List(t.Context(), rest.Policies)
+		first <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := c.List(ctx, rest.Policies)
+	require.EqualError(t, err, "the CNF does not answer: it took too long")
+	require.Less(t, time.Since(start), 2*time.Second)
+	close(release)
+	require.Error(t, <-first)
+}

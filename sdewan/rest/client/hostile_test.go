@@ -146,22 +146,26 @@ func TestHostileQuotes(t *testing.T) {
 	}
 }
 
-// Whether a CNF awaits its configuration is what it reports: who does not know the question does not, and neither does who answers with nonsense.
-func TestAwaits(t *testing.T) {
+// What a CNF makes of its objects is what it reports: a CNF that does not know the question reports nothing, and neither does one that answers with nonsense.
+func TestEffect(t *testing.T) {
 	for name, test := range map[string]struct {
 		code int
 		body string
-		want bool
+		want client.Effect
 		err  string
 	}{
-		"waits":     {200, `{"name":"effect","status":{"awaiting":true}}`, true, ""},
-		"does not":  {200, `{"name":"effect","status":{"awaiting":false}}`, false, ""},
-		"older":     {200, `{"name":"effect","status":{"applied":true}}`, false, ""},
-		"unknown":   {400, `{"message":"Bad request URI"}`, false, ""},
-		"page":      {404, `<html>`, false, ""},
-		"nonsense":  {200, `[1`, false, ""},
-		"long":      {200, `{"name":"` + strings.Repeat("x", 200<<10) + `"}`, false, "the CNF answers with nonsense: a body of more than 128 KiB"},
-		"is broken": {500, `{"message":"no"}`, false, "the CNF answers 500"},
+		"waits":    {200, `{"name":"effect","status":{"awaiting":true}}`, client.Effect{Awaiting: true}, ""},
+		"does not": {200, `{"name":"effect","status":{"awaiting":false}}`, client.Effect{}, ""},
+		"older":    {200, `{"name":"effect","status":{"applied":true}}`, client.Effect{Reports: true, Applied: true}, ""},
+		"fails": {
+			200, `{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"nat/nats","name":"n","reason":"no\nport","minor":true}]}}`,
+			client.Effect{Reports: true, Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n", Reason: "no port", Minor: true}}}, "",
+		},
+		"unknown":   {400, `{"message":"Bad request URI"}`, client.Effect{}, ""},
+		"page":      {404, `<html>`, client.Effect{}, ""},
+		"nonsense":  {200, `[1`, client.Effect{}, ""},
+		"long":      {200, `{"name":"` + strings.Repeat("x", 200<<10) + `"}`, client.Effect{}, "the CNF answers with nonsense: a body of more than 128 KiB"},
+		"is broken": {500, `{"message":"no"}`, client.Effect{}, "the CNF answers 500"},
 	} {
 		box, c := serve(t)
 		_, err := c.List(t.Context(), rest.Policies)
@@ -170,7 +174,7 @@ func TestAwaits(t *testing.T) {
 			w.WriteHeader(test.code)
 			fmt.Fprint(w, test.body)
 		})
-		got, err := c.Awaits(t.Context())
+		got, err := c.Effect(t.Context())
 		require.Equal(t, test.want, got, name)
 		if test.err == "" {
 			require.NoError(t, err, name)
