@@ -170,3 +170,24 @@ func TestExportWithAFullPool(t *testing.T) {
 	c.settle()
 	require.Equal(t, metav1.ConditionTrue, ready().Status)
 }
+
+// An annotation with another value than "own" gives no address, and is reported.
+func TestOwnAddressMisspelt(t *testing.T) {
+	good, bad, ns := ownPod("good"), ownPod("bad"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	bad.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: "Own"}
+	ns.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: "true"}
+	c := newGlobalCluster(t, good, bad, ns)
+	c.settle()
+	require.Contains(t, c.text(), "shop/pod-good")
+	require.NotContains(t, c.text(), "shop/pod-bad")
+	s := mesh.NewSnapshot("node", c.seen()...)
+	s.Now = c.now
+	p, err := mesh.Globalnet().Plan(s)
+	require.NoError(t, err)
+	var about []string
+	for _, w := range mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil)).Warn {
+		about = append(about, string(w.About.GetUID()))
+		require.Equal(t, `the value of annotation submariner.io/global-ip is not "own", so the annotation has no effect: correct the value, or remove the annotation`, w.Condition.Message)
+	}
+	require.Equal(t, []string{string(ns.UID), string(bad.UID)}, about)
+}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -120,7 +121,16 @@ const maxWrites = 400
 func reportGlobalnet(_ Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	a := p.Addresses
-	if a == nil || o.failure() != nil {
+	if a == nil {
+		return r
+	}
+	for _, about := range a.wanted.odd {
+		r.Warn = append(r.Warn, Warning{about, metav1.Condition{
+			Type: "OwnGlobalIP", Reason: submarinerv1.ReasonInvalidInput,
+			Message: fmt.Sprintf("the value of annotation %s is not %q, so the annotation has no effect: correct the value, or remove the annotation", submarinerv1.OwnGlobalIPAnnotation, submarinerv1.OwnGlobalIP),
+		}})
+	}
+	if o.failure() != nil {
 		return r // what has not been recorded is not given to anybody
 	}
 	leaving := map[Object]bool{}
