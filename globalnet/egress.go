@@ -126,7 +126,7 @@ func Surplus(egress []*submarinerv1.GlobalEgressIP) map[*submarinerv1.GlobalEgre
 	return out
 }
 
-// Crowded returns, for GlobalEgressIPs, how many of their addresses have no effect, as the gateway that has them uses others (MaxReturned).
+// Crowded returns, for GlobalEgressIPs, how many of their addresses have no effect, as the gateway that has them uses others (submarinerv1.MaxAllocatedIPs).
 // Gateways are the names of all active gateways, sorted, and shared are their ClusterGlobalEgressIPs.
 func Crowded(gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []*submarinerv1.ClusterGlobalEgressIP) map[*submarinerv1.GlobalEgressIP]int {
 	out := map[*submarinerv1.GlobalEgressIP]int{}
@@ -136,10 +136,10 @@ func Crowded(gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []
 	room := map[string]int{}
 	left := 0
 	for _, g := range gateways {
-		room[g] = MaxReturned
+		room[g] = submarinerv1.MaxAllocatedIPs
 		for _, e := range shared {
 			if e.Name == g+submarinerv1.GatewayEgressSuffix {
-				room[g] = max(0, MaxReturned-len(e.Status.AllocatedIPs))
+				room[g] = max(0, submarinerv1.MaxAllocatedIPs-len(e.Status.AllocatedIPs))
 			}
 		}
 		left += room[g]
@@ -232,7 +232,7 @@ func (t *translated) returned(ips []netip.Addr) []netip.Addr {
 	if !t.Several {
 		return ips
 	}
-	ips = ips[:min(len(ips), MaxReturned-len(t.out.Returned))]
+	ips = ips[:min(len(ips), submarinerv1.MaxAllocatedIPs-len(t.out.Returned))]
 	t.out.Returned = append(t.out.Returned, ips...)
 	return ips
 }
