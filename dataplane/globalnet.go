@@ -169,6 +169,14 @@ var globalnetTypes = []struct{ name, typ string }{
 	{GlobalnetShared, "mark : ipv4_addr"},
 }
 
+// GlobalnetMaps returns the names of the maps, in the order in which they are created.
+func GlobalnetMaps() (out []string) {
+	for _, m := range globalnetTypes {
+		out = append(out, m.name)
+	}
+	return out
+}
+
 // Compare orders GlobalAddrs by the global address.
 func (a GlobalAddr) Compare(b GlobalAddr) int {
 	return cmp.Or(a.Global.Compare(b.Global), a.Local.Compare(b.Local))

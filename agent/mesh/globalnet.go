@@ -48,7 +48,7 @@ type Addresses struct {
 
 // planGlobalnet allocates the global addresses of the cluster. The kernel of the node holds nothing of it.
 func planGlobalnet(s Snapshot) (Plan, error) {
-	network, err := globalNetwork(s)
+	network, err := GlobalNetwork(s)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -96,8 +96,8 @@ func HasGlobalNetwork(s Snapshot) bool {
 	return sub != nil && sub.Spec.GlobalCIDR != ""
 }
 
-// globalNetwork returns the global network of the cluster; the zero Prefix if it has none, or leaves.
-func globalNetwork(s Snapshot) (netip.Prefix, error) {
+// GlobalNetwork returns the global network of the cluster; the zero Prefix if it has none, or leaves.
+func GlobalNetwork(s Snapshot) (netip.Prefix, error) {
 	subs := List[*v1alpha1.Submariner](s)
 	if len(subs) == 0 {
 		return netip.Prefix{}, ErrNotJoined

@@ -67,7 +67,7 @@ func (s globalnets) write(have dataplane.Globalnet, whole bool, w dataplane.Glob
 		tx.DelTable(table)
 		tx.AddTable(table)
 		maps := mapsOf(table)
-		for _, name := range globalnetMaps {
+		for _, name := range dataplane.GlobalnetMaps() {
 			if err := tx.AddSet(maps[name], nil); err != nil {
 				return err
 			}
