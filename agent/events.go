@@ -3,6 +3,7 @@ package agent
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
@@ -41,6 +42,17 @@ func (a *agent) warn(about client.Object, c metav1.Condition) {
 	if a.events != nil {
 		a.events.Eventf(about, nil, corev1.EventTypeWarning, c.Reason, c.Type, "%s", eventNote(c.Message))
 	}
+}
+
+// warnOf writes Events about objects that no Event was written about by the last report, and returns the UIDs of all of them.
+func (a *agent) warnOf(all []mesh.Warning) map[types.UID]bool {
+	told := make(map[types.UID]bool, len(all))
+	for _, w := range all {
+		if told[w.About.GetUID()] = true; !a.told[w.About.GetUID()] {
+			a.warn(w.About, w.Condition)
+		}
+	}
+	return told
 }
 
 // newlyFalse returns the conditions that are False and were not, or had another message. A

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -230,6 +232,43 @@ func TestGlobalnet(t *testing.T) {
 		for _, entry := range flows(t, west.nodes["gw"]) {
 			require.NotEqual(t, "242.2.9.9", entry.Forward.DstIP.String(), "%v", entry)
 		}
+	})
+	t.Run("connections without endpoints, and without an export", func(t *testing.T) {
+		var c net.Conn
+		east.pods["worker"].Do(func() {
+			var err error
+			c, err = net.DialTimeout("tcp4", west.serviceIP()+":80", 3*time.Second)
+			require.NoError(t, err)
+		})
+		defer c.Close()
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(2*time.Second)))
+		_, err := c.Read(make([]byte, 100)) // what the server says first
+		require.NoError(t, err)
+		answers := func() error {
+			_, err := c.Write([]byte("x"))
+			require.NoError(t, err)
+			require.NoError(t, c.SetReadDeadline(time.Now().Add(2*time.Second)))
+			_, err = c.Read(make([]byte, 100))
+			return err
+		}
+		require.NoError(t, answers())
+		all := slices.Clone(west.objs)
+		without := func(is func(client.Object) bool) {
+			west.objs = slices.DeleteFunc(slices.Clone(all), is)
+			sync()
+			_, _, err := inquire(east.pods["worker"], "tcp4", west.serviceIP()+":80")
+			require.Error(t, err, "a new connection")
+		}
+		without(func(o client.Object) bool { _, is := o.(*discoveryv1.EndpointSlice); return is })
+		require.NoError(t, answers(), "no endpoint is ready: connections go on, as with kube-proxy")
+		drops := isolationDrops(t, west)["east"]
+		without(func(o client.Object) bool { i, is := o.(*submarinerv1.GlobalIngressIP); return is && i.Name == "web" })
+		require.Error(t, answers(), "the Service is not exported any more: the connection ends")
+		require.Greater(t, isolationDrops(t, west)["east"], drops+1)
+		west.objs = all
+		sync()
+		_, _, err = inquire(east.pods["worker"], "tcp4", west.serviceIP()+":80")
+		require.NoError(t, err)
 	})
 	t.Run("health", func(t *testing.T) {
 		require.Equal(t, west.egressIP(0), west.plans[[2]string{"gw", "gateway"}].Mesh.Local.HealthIP.String())

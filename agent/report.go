@@ -52,6 +52,7 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		}
 		return nil
 	}))
+	a.told = a.warnOf(r.Warn)
 	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
 	return err
 }

@@ -201,7 +201,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 	}
 	c, err := b.Build(a)
 	a.global = globalWatches{
-		kinds: a.Role.GlobalWatches, nudge: nudge, cache: mgr.GetCache(),
+		kinds: a.Role.GlobalWatches, nudge: nudge, cache: mgr.GetCache(), reader: mgr.GetAPIReader(), scheme: mgr.GetScheme(), overdue: watchesOverdue,
 		watch: func(kind mesh.Object, l *lists) (source.SyncingSource, error) {
 			s := source.Kind[client.Object](mgr.GetCache(), kind, one, l.following(kind, changes))
 			return s, c.Watch(loggedSource{s})

@@ -18,13 +18,10 @@ func (c Cabling) globalnet(devices []cableDevice) dataplane.Globalnet {
 	return g
 }
 
-// MaxReturned is the most addresses that a gateway may have routed to itself (upstream).
-const MaxReturned = submarinerv1.MaxGlobalEgressIPs
-
 // parseReturned parses the addresses to which packets must take the gateway. They are in the networks of its cluster.
 func parseReturned(texts []string, subnets []netip.Prefix) (out []netip.Addr, err error) {
-	if len(texts) > MaxReturned {
-		return nil, fmt.Errorf("it announces %d allocated IPs: at most %d are accepted", len(texts), MaxReturned)
+	if len(texts) > submarinerv1.MaxAllocatedIPs {
+		return nil, fmt.Errorf("it announces %d allocated IPs: at most %d are accepted", len(texts), submarinerv1.MaxAllocatedIPs)
 	}
 	for _, text := range texts {
 		ip, err := ParseHost(text)

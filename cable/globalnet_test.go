@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestHostileAllocatedIPs(t *testing.T) {
 	own := []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}
 	var many []string
-	for i := range MaxReturned + 1 {
+	for i := range submarinerv1.MaxAllocatedIPs + 1 {
 		many = append(many, fmt.Sprintf("242.1.0.%d", i))
 	}
 	for want, texts := range map[string][]string{

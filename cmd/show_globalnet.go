@@ -30,10 +30,11 @@ the global network has no free address; "refused" if the object has a mistake, o
 GlobalEgressIP whose namespace has 100 older ones; and "pending" if the agent that allocates has
 not seen it yet.
 
-The last table has the use of the shared addresses that pods have as their source, by gateway. An address can have 65,536
-connections to one destination, one for each port: MOST TO is the destination with the most of them,
-and THERE their number, to which connections that have ended belong for up to two minutes. A gateway
-counts every 15 s, or less often if it has many connections, and reports the 20 fullest addresses.
+The last table has the use of the shared addresses that pods have as their source, by gateway.
+An address can have 65,536 connections to one destination, one for each port: MOST TO is the
+destination with the most of them, and THERE their number. Connections that have ended count for up
+to two minutes (TCP) or three minutes (UDP). A gateway counts every 15 s, or less often if it has
+many connections, and reports the 20 fullest addresses.
 
 The exit code is 3 if no address is free; if an object waits for one, is refused, or is pending for
 more than 15 s; if an address uses 80 % of its ports for a destination; or if several gateways

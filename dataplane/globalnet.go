@@ -49,7 +49,8 @@ type GlobalService struct {
 	Addr  netip.Addr // global
 	Proto uint8      // of IP
 	Port  uint16
-	// Slots is the number of its Backends, one of GlobalSlots: an endpoint has several slots, or none.
+	// Slots is the number of its Backends, one of GlobalSlots: an endpoint has several slots, or none. It is 0 without endpoints: new
+	// connections are dropped, and those to endpoints that were ready before go on.
 	Slots uint16
 	// Client specifies that the address of a client alone chooses the endpoint, and not its port as well.
 	Client bool
@@ -98,7 +99,7 @@ const (
 	GlobalShares  = 64
 )
 
-// GlobalSlots are the numbers of slots that a GlobalService may have: one for a single endpoint, or else a power of two, so that the
+// GlobalSlots are the numbers of slots that a GlobalService with endpoints may have: one for a single endpoint, or else a power of two, so that the
 // rules do not depend on the number of endpoints, and few connections move when it changes.
 var GlobalSlots = []uint16{1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096}
 
@@ -166,6 +167,14 @@ var globalnetTypes = []struct{ name, typ string }{
 	{GlobalnetPools, "ipv4_addr : verdict"},
 	{GlobalnetSources, "ipv4_addr . mark : ipv4_addr"},
 	{GlobalnetShared, "mark : ipv4_addr"},
+}
+
+// GlobalnetMaps returns the names of the maps, in the order in which they are created.
+func GlobalnetMaps() (out []string) {
+	for _, m := range globalnetTypes {
+		out = append(out, m.name)
+	}
+	return out
 }
 
 // Compare orders GlobalAddrs by the global address.

@@ -52,6 +52,7 @@ func GlobalnetHook(chain string) (typ, hook string, priority int) {
 
 // GlobalClasses returns the classes of Services.
 func GlobalClasses() (out []GlobalService) {
+	out = append(out, GlobalService{}) // without endpoints
 	for _, n := range GlobalSlots {
 		out = append(out, GlobalService{Slots: n}, GlobalService{Slots: n, Client: true})
 	}
@@ -156,6 +157,10 @@ func (g Globalnet) Rules() (rules []GlobalnetRule) {
 	add(GlobalnetRule{Chain: GlobalnetChoose, Echo: true, Do: GlobalnetToEcho})
 	add(GlobalnetRule{Chain: GlobalnetChoose, Do: GlobalnetKeepDestination})
 	for _, c := range GlobalClasses() {
+		if c.Slots == 0 {
+			add(GlobalnetRule{Chain: c.Class(), Do: GlobalnetKeepDestination})
+			continue
+		}
 		add(GlobalnetRule{Chain: c.Class(), Do: GlobalnetToBackend, Slots: c.Slots, Client: c.Client})
 	}
 	for _, d := range DeviceNets { // from gateway to gateway

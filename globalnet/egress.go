@@ -145,7 +145,7 @@ func Surplus(egress []*submarinerv1.GlobalEgressIP) map[*submarinerv1.GlobalEgre
 	return out
 }
 
-// Crowded returns, for GlobalEgressIPs, how many of their addresses have no effect, as the gateway that has them uses others (MaxReturned).
+// Crowded returns, for GlobalEgressIPs, how many of their addresses have no effect, as the gateway that has them uses others (submarinerv1.MaxAllocatedIPs).
 // Gateways are the names of all active gateways, sorted, and shared are their ClusterGlobalEgressIPs.
 func Crowded(gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []*submarinerv1.ClusterGlobalEgressIP) map[*submarinerv1.GlobalEgressIP]int {
 	out := map[*submarinerv1.GlobalEgressIP]int{}
@@ -155,10 +155,10 @@ func Crowded(gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []
 	room := map[string]int{}
 	left := 0
 	for _, g := range gateways {
-		room[g] = MaxReturned
+		room[g] = submarinerv1.MaxAllocatedIPs
 		for _, e := range shared {
 			if e.Name == g+submarinerv1.GatewayEgressSuffix {
-				room[g] = max(0, MaxReturned-len(e.Status.AllocatedIPs))
+				room[g] = max(0, submarinerv1.MaxAllocatedIPs-len(e.Status.AllocatedIPs))
 			}
 		}
 		left += room[g]
@@ -247,7 +247,7 @@ func addPod(pools []dataplane.GlobalPool, all []dataplane.GlobalSource, pod neti
 
 // returned adds addresses to those of this gateway alone, as far as there is room, and returns them.
 func (t *translated) returned(ips []netip.Addr) []netip.Addr {
-	ips = ips[:min(len(ips), MaxReturned-len(t.out.Returned))]
+	ips = ips[:min(len(ips), submarinerv1.MaxAllocatedIPs-len(t.out.Returned))]
 	t.out.Returned = append(t.out.Returned, ips...)
 	return ips
 }

@@ -69,11 +69,11 @@ func TestHostileEgress(t *testing.T) {
 		}
 		require.Equal(t, []netip.Addr{ip("242.1.9.9")}, sources[ip("10.0.0.2")])
 		require.NotContains(t, sources[ip("10.0.0.1")], ip("242.1.9.9"))
-		require.LessOrEqual(t, len(out.Returned), MaxReturned)
+		require.LessOrEqual(t, len(out.Returned), submarinerv1.MaxAllocatedIPs)
 	}
 	crowded := Crowded([]string{"gw"}, objs.Egress, nil)
 	require.Zero(t, crowded[old])
-	require.Len(t, crowded, 101-MaxReturned/2, "each claims two addresses")
+	require.Len(t, crowded, 101-submarinerv1.MaxAllocatedIPs/2, "each claims two addresses")
 }
 
 // With several gateways, a gateway uses no shared address to which replies do not find it.
@@ -84,7 +84,7 @@ func TestHostileSharedAddresses(t *testing.T) {
 	}
 	shared := []*submarinerv1.ClusterGlobalEgressIP{e}
 	out := Translate(gatewayOf("gw", "gw"), Objects{ClusterEgress: shared})
-	require.Len(t, out.Returned, MaxReturned)
+	require.Len(t, out.Returned, submarinerv1.MaxAllocatedIPs)
 	one := []*submarinerv1.GlobalEgressIP{ofEgressObject(1, "one", nil, "242.1.1.1")}
 	require.Equal(t, map[*submarinerv1.GlobalEgressIP]int{one[0]: 1}, Crowded([]string{"gw"}, one, shared))
 	require.Empty(t, Crowded([]string{"other"}, one, shared), "this gateway shares none")

@@ -184,16 +184,16 @@ func (r Record) firstFree(within netip.Prefix, length int) (netip.Prefix, bool) 
 		taken = append(taken, e.Networks...)
 	}
 	slices.SortFunc(taken, netip.Prefix.Compare)
-	at := uint64(address(within.Addr()))
+	at := uint64(number(within.Addr()))
 	end := at + uint64(1)<<(32-within.Bits())
 	step := uint64(1) << (32 - length)
 	for at+step <= end {
-		p := netip.PrefixFrom(fromAddress(uint32(at)), length)
+		p := netip.PrefixFrom(numbered(uint32(at)), length)
 		i := slices.IndexFunc(taken, p.Overlaps)
 		if i < 0 {
 			return p, true
 		}
-		past := uint64(address(taken[i].Addr())) + uint64(1)<<(32-taken[i].Bits())
+		past := uint64(number(taken[i].Addr())) + uint64(1)<<(32-taken[i].Bits())
 		at = max(at+step, (past+step-1)/step*step)
 	}
 	return netip.Prefix{}, false
@@ -221,12 +221,3 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 }
 
 func covers(of, n netip.Prefix) bool { return of.Bits() <= n.Bits() && of.Contains(n.Addr()) }
-
-func address(ip netip.Addr) uint32 {
-	b := ip.As4()
-	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-}
-
-func fromAddress(n uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
-}

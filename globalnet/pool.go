@@ -46,9 +46,7 @@ func (p pool) between(a, b netip.Addr) (first, end int) {
 
 // addr returns the address with a number.
 func (p pool) addr(i int) netip.Addr {
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], p.first+uint32(i))
-	return netip.AddrFrom4(b)
+	return numbered(p.first + uint32(i))
 }
 
 // addrs returns the addresses with numbers: those of the given list, if they are the same.
@@ -63,7 +61,15 @@ func (p pool) addrs(of []int, same []netip.Addr) []netip.Addr {
 	return out
 }
 
+// number returns an IPv4 address as a number.
 func number(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.BigEndian.Uint32(b[:])
+}
+
+// numbered returns the IPv4 address with a number.
+func numbered(n uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
 }

@@ -35,7 +35,11 @@ func (t *translated) export(at netip.Addr, s *corev1.Service, endpoints []*disco
 			proto, known = protocols[corev1.ProtocolTCP], true
 		}
 		backends := t.readyEndpoints(s.Namespace, port, endpoints)
-		if !known || port.Port < 1 || port.Port > 65535 || len(backends) == 0 {
+		if !known || port.Port < 1 || port.Port > 65535 {
+			continue
+		}
+		if len(backends) == 0 { // connections to endpoints that are not ready any more go on
+			x.services = append(x.services, dataplane.GlobalService{Addr: at, Proto: proto, Port: uint16(port.Port)})
 			continue
 		}
 		slots := dataplane.SlotsOf(len(backends))

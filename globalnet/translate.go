@@ -44,12 +44,9 @@ type Translation struct {
 	// Health is the address of the gateway that answers pings; the zero Addr if it has none.
 	Health netip.Addr
 	// Returned are the addresses to which replies must return through this gateway, as it alone knows the connections, at most
-	// MaxReturned. They are empty if the cluster has one gateway node.
+	// submarinerv1.MaxAllocatedIPs. They are empty if the cluster has one gateway node.
 	Returned []netip.Addr
 }
-
-// MaxReturned is the most addresses to which a gateway may have other clusters route replies.
-const MaxReturned = submarinerv1.MaxGlobalEgressIPs
 
 // Translate returns what a gateway translates. It reads the addresses that the statuses of objects have; it
 // allocates none. Of two objects with the same address, the older one has it.

@@ -100,13 +100,14 @@ func TestExportedServices(t *testing.T) {
 		return out
 	}
 	out := Translate(gatewayOf("gw"), objs).Table
-	require.Equal(t, []dataplane.GlobalService{{Addr: ip("242.1.0.7"), Proto: 6, Port: 80, Slots: 16}, {Addr: ip("242.1.0.7"), Proto: 17, Port: 53, Slots: 16}}, out.Services)
+	require.Equal(t, []dataplane.GlobalService{{Addr: ip("242.1.0.7"), Proto: 6, Port: 80, Slots: 16}, {Addr: ip("242.1.0.7"), Proto: 6, Port: 81}, {Addr: ip("242.1.0.7"), Proto: 17, Port: 53, Slots: 16}}, out.Services)
 	require.Equal(t, map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.1:8080"): 8, netip.MustParseAddrPort("10.0.1.1:8080"): 8}, targets(), "the gateway's own processes are reached at its address in the pod network")
 	require.Contains(t, out.Replies, dataplane.GlobalReply{From: netip.MustParseAddrPort("10.0.0.1:8080"), Proto: 6, As: netip.MustParseAddrPort("242.1.0.7:80")})
 	slice.Endpoints = slice.Endpoints[2:]
 	require.Equal(t, map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.3:8080"): 1}, targets())
 	slice.Endpoints = slice.Endpoints[1:]
 	require.Empty(t, targets())
+	require.Len(t, Translate(gatewayOf("gw"), objs).Table.Services, 3, "a port without endpoints is still exported")
 	service.Spec.Type = corev1.ServiceTypeExternalName
 	require.Empty(t, Translate(gatewayOf("gw"), objs).Table.Services)
 }

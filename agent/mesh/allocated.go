@@ -161,7 +161,7 @@ func (a *allocated) condition() metav1.Condition {
 		}
 	case a.missing > 0:
 		c.Reason = submarinerv1.ReasonPoolExhausted
-		c.Message = fmt.Sprintf("the global network has no %s: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", inARow(a.count()))
+		c.Message = poolExhausted(a.count())
 	default:
 		generation := c.ObservedGeneration
 		c = allocatedTrue(addressRange(a.addrs))
@@ -173,6 +173,11 @@ func (a *allocated) condition() metav1.Condition {
 // allocatedTrue returns the condition Allocated of an object that has the addresses that it requests.
 func allocatedTrue(addresses string) metav1.Condition {
 	return metav1.Condition{Type: submarinerv1.ConditionAllocated, Status: metav1.ConditionTrue, Reason: submarinerv1.ReasonAllocated, Message: "allocated " + addresses}
+}
+
+// poolExhausted returns what is missing to allocate n addresses, and the remedy.
+func poolExhausted(n int) string {
+	return fmt.Sprintf("the global network has no %s: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", inARow(n))
 }
 
 func inARow(n int) string {

@@ -147,3 +147,47 @@ func TestExportsWithOneEndpoint(t *testing.T) {
 	require.Contains(t, ready("new").Message, "242.0.0.29")
 	require.NotContains(t, ready("new").Message, "another object")
 }
+
+// A Service that waits for an address tells that the pool has none, and gets the next one that is freed.
+func TestExportWithAFullPool(t *testing.T) {
+	c := newGlobalCluster(t,
+		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("many"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)}},
+		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("more"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(2)}},
+		&submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.ClusterEgress}, Spec: submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: new(8)}},
+	)
+	c.settle()
+	c.now = c.now.Add(time.Hour)
+	c.add(shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web"))
+	c.settle()
+	ready := func() *metav1.Condition {
+		e := mesh.Find[*mcsv1alpha1.ServiceExport](mesh.NewSnapshot("node", c.objects...), "web")
+		return meta.FindStatusCondition(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady))
+	}
+	require.Equal(t, metav1.ConditionFalse, ready().Status)
+	require.Equal(t, submarinerv1.ReasonPoolExhausted, ready().Reason)
+	require.Equal(t, "0 of 1 global addresses are allocated: the global network has no free address: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", ready().Message)
+	c.remove(mesh.Find[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...), "more"))
+	c.settle()
+	require.Equal(t, metav1.ConditionTrue, ready().Status)
+}
+
+// An annotation with another value than "own" gives no address, and is reported.
+func TestOwnAddressMisspelt(t *testing.T) {
+	good, bad, ns := ownPod("good"), ownPod("bad"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	bad.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: "Own"}
+	ns.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: "true"}
+	c := newGlobalCluster(t, good, bad, ns)
+	c.settle()
+	require.Contains(t, c.text(), "shop/pod-good")
+	require.NotContains(t, c.text(), "shop/pod-bad")
+	s := mesh.NewSnapshot("node", c.seen()...)
+	s.Now = c.now
+	p, err := mesh.Globalnet().Plan(s)
+	require.NoError(t, err)
+	var about []string
+	for _, w := range mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil)).Warn {
+		about = append(about, string(w.About.GetUID()))
+		require.Equal(t, `the value of annotation submariner.io/global-ip is not "own", so the annotation has no effect: correct the value, or remove the annotation`, w.Condition.Message)
+	}
+	require.Equal(t, []string{string(ns.UID), string(bad.UID)}, about)
+}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // Reasons of the condition Ready of a ServiceExport that the Multi-Cluster Services API does not have.
@@ -58,7 +60,7 @@ func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Con
 	}
 	had := e.object.Conditions()
 	all = slices.Clone(had)
-	for _, c := range e.conditions(addrs, network) {
+	for _, c := range e.conditions(addrs, a.waits(e), network) {
 		c.ObservedGeneration, c.LastTransitionTime = e.object.generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&all, c)
 	}
@@ -92,8 +94,16 @@ func (a *Addresses) addressesOf(e *export) (addrs []netip.Addr) {
 	return addrs
 }
 
-// conditions returns the conditions of a ServiceExport with the addresses that are granted.
-func (e *export) conditions(granted []netip.Addr, network bool) []metav1.Condition {
+// waits reports whether an exported Service waits for addresses, as the pool has none.
+func (a *Addresses) waits(e *export) bool {
+	return slices.ContainsFunc(e.needs, func(n int32) bool {
+		at := a.wanted.ingress[n].at
+		return at >= 0 && a.ingress[at].missing > 0
+	})
+}
+
+// conditions returns the conditions of a ServiceExport with the addresses that are granted, and whether the pool has none for the rest.
+func (e *export) conditions(granted []netip.Addr, exhausted, network bool) []metav1.Condition {
 	t := e.troubles
 	if t == nil {
 		t = &troubles{}
@@ -123,6 +133,8 @@ func (e *export) conditions(granted []netip.Addr, network bool) []metav1.Conditi
 		not(ReasonEndpointsTaken, "none of its endpoints has an address for this Service"+t.refusedText())
 	case len(e.needs) == 0:
 		not(ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"+t.refusedText())
+	case exhausted:
+		not(submarinerv1.ReasonPoolExhausted, fmt.Sprintf("%d of %d global addresses are allocated: %s", len(addrs), len(e.needs), poolExhausted(1)))
 	case len(addrs) < len(e.needs):
 		not(pending, fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs), len(e.needs)))
 	}

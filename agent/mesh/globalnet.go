@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -47,7 +48,7 @@ type Addresses struct {
 
 // planGlobalnet allocates the global addresses of the cluster. The kernel of the node holds nothing of it.
 func planGlobalnet(s Snapshot) (Plan, error) {
-	network, err := globalNetwork(s)
+	network, err := GlobalNetwork(s)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -95,8 +96,8 @@ func HasGlobalNetwork(s Snapshot) bool {
 	return sub != nil && sub.Spec.GlobalCIDR != ""
 }
 
-// globalNetwork returns the global network of the cluster; the zero Prefix if it has none, or leaves.
-func globalNetwork(s Snapshot) (netip.Prefix, error) {
+// GlobalNetwork returns the global network of the cluster; the zero Prefix if it has none, or leaves.
+func GlobalNetwork(s Snapshot) (netip.Prefix, error) {
 	subs := List[*v1alpha1.Submariner](s)
 	if len(subs) == 0 {
 		return netip.Prefix{}, ErrNotJoined
@@ -120,7 +121,16 @@ const maxWrites = 400
 func reportGlobalnet(_ Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	a := p.Addresses
-	if a == nil || o.failure() != nil {
+	if a == nil {
+		return r
+	}
+	for _, about := range a.wanted.odd {
+		r.Warn = append(r.Warn, Warning{about, metav1.Condition{
+			Type: "OwnGlobalIP", Reason: submarinerv1.ReasonInvalidInput,
+			Message: fmt.Sprintf("the value of annotation %s is not %q, so the annotation has no effect: correct the value, or remove the annotation", submarinerv1.OwnGlobalIPAnnotation, submarinerv1.OwnGlobalIP),
+		}})
+	}
+	if o.failure() != nil {
 		return r // what has not been recorded is not given to anybody
 	}
 	leaving := map[Object]bool{}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -88,6 +90,14 @@ type Report struct {
 	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed
 	// since it was read is not overwritten.
 	Update []Object
+	// Warn are warnings about objects that have no condition for them. Each object is warned of once.
+	Warn []Warning
+}
+
+// Warning is an Event about an object, with the type, the reason and the message of a condition.
+type Warning struct {
+	About     Object
+	Condition metav1.Condition
 }
 
 // PlanNode returns what a node's kernel should hold, for all roles.

@@ -59,7 +59,7 @@ func selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection, crowded int
 	case crowded > 0:
 		c.Reason = submarinerv1.ReasonNoRoom
 		c.Message = fmt.Sprintf("%d of its %d addresses have no effect: each of several active gateways uses at most %d addresses, those of its ClusterGlobalEgressIP and of older GlobalEgressIPs first",
-			crowded, len(o.Status.AllocatedIPs), globalnet.MaxReturned)
+			crowded, len(o.Status.AllocatedIPs), submarinerv1.MaxAllocatedIPs)
 	case len(is.Before) > 0:
 		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "of the pods that it selects, some have the addresses of "+others+" instead, which takes precedence"
 	default:

@@ -51,11 +51,17 @@ func identity(m metav1.ObjectMeta) metav1.ObjectMeta {
 // ownAddress are the annotations of all namespaces that ask for addresses of their own.
 var ownAddress = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
 
+// oddAddress are the annotations of all namespaces with another value.
+var oddAddress = map[string]string{submarinerv1.OwnGlobalIPAnnotation: ""}
+
 // slimOwner is like identity, and keeps the annotation that asks for addresses.
 func slimOwner(m metav1.ObjectMeta) metav1.ObjectMeta {
 	out := identity(m)
-	if m.Annotations[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP { // other values, of any length, mean nothing
+	switch value, has := m.Annotations[submarinerv1.OwnGlobalIPAnnotation]; {
+	case value == submarinerv1.OwnGlobalIP:
 		out.Annotations = ownAddress
+	case has: // of any length
+		out.Annotations = oddAddress
 	}
 	return out
 }

@@ -22,13 +22,14 @@ type slimPod struct {
 	labels slimLabels // by which GlobalEgressIPs select pods
 	ip     ipv4       // none if it has no address of its own, or has ended
 	own    bool       // whether it asks for a global address of its own
+	odd    bool       // whether the annotation for that has another value
 	none   bool       // whether it can have none: it uses the address of its node, has ended, or has no IPv4 address
 }
 
 func newSlimPod(p *corev1.Pod) *slimPod {
 	ip := globalnet.PodIP(p)
 	return &slimPod{
-		slimMeta: newSlimMeta(&p.ObjectMeta), labels: newSlimLabels(p.Labels), ip: newIPv4(ip), own: asksForOwn(p),
+		slimMeta: newSlimMeta(&p.ObjectMeta), labels: newSlimLabels(p.Labels), ip: newIPv4(ip), own: asksForOwn(p), odd: asksOddly(p),
 		none: p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Status.PodIP != "" && !ip.IsValid(),
 	}
 }
@@ -167,4 +168,10 @@ func (e *slimExport) DeepCopyObject() runtime.Object { c := *e; return &c }
 // asksForOwn reports whether a pod or a namespace asks for addresses of pods' own.
 func asksForOwn(o Object) bool {
 	return o.GetAnnotations()[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP
+}
+
+// asksOddly reports whether a pod or a namespace has the annotation for that with a value that has no effect.
+func asksOddly(o Object) bool {
+	value, has := o.GetAnnotations()[submarinerv1.OwnGlobalIPAnnotation]
+	return has && value != submarinerv1.OwnGlobalIP
 }

@@ -27,6 +27,7 @@ type wanted struct {
 	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
 	gateways  []string // names of the gateway nodes that are not to be drained, sorted, if several may be active
 	exports   []export
+	odd       []Object // pods and namespaces whose annotation has no effect, at most maxOdd
 
 	have    []*slimIngress // all GlobalIngressIPs, sorted
 	wants   []int32        // by GlobalIngressIP that there is: the number of its want, plus 1; 0 for none
@@ -271,13 +272,22 @@ func (k *want) draw(time.Time) Object {
 	return o
 }
 
+// maxOdd is the maximum number of annotations without effect that are reported: users of namespaces decide how many there are.
+const maxOdd = 1000
+
 // ownPods gives the pods that ask for it addresses of their own.
 func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 	all := map[string]bool{}
 	for _, n := range List[*corev1.Namespace](s) {
 		all[n.Name] = asksForOwn(n)
+		if asksOddly(n) && len(w.odd) < maxOdd {
+			w.odd = append(w.odd, n)
+		}
 	}
 	for _, p := range pods {
+		if p.odd && len(w.odd) < maxOdd {
+			w.odd = append(w.odd, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.GetUID()}})
+		}
 		if p.own || all[p.GetNamespace()] {
 			w.pod(p)
 		}

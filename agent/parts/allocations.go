@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
 	"subctl/globalnet"
 	"subctl/internal/alarm"
 )
@@ -98,7 +96,8 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 			return fmt.Errorf("reading which global addresses have been used: %w", err)
 		}
 		a.record = cm.Data[usedKey]
-		memory, err := globalnet.Recall(networkOf(*s), a.record)
+		network, _ := mesh.GlobalNetwork(*s) // the plan reports a mistake
+		memory, err := globalnet.Recall(network, a.record)
 		if err != nil {
 			a.Log.Warn("ConfigMap "+submarinerv1.GlobalnetMemory, "error", err)
 		}
@@ -106,16 +105,6 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 	}
 	s.Allocated = a.memory
 	return nil
-}
-
-// networkOf returns the global network of the cluster; the zero Prefix if it has none.
-func networkOf(s mesh.Snapshot) netip.Prefix {
-	for _, sub := range mesh.List[*v1alpha1.Submariner](s) {
-		if p, err := netip.ParsePrefix(sub.Spec.GlobalCIDR); err == nil {
-			return p.Masked()
-		}
-	}
-	return netip.Prefix{}
 }
 
 // Act implements Actor: it records what is about to be given to objects. If that fails, out says so, and nobody

@@ -122,7 +122,9 @@ func refuseGlobalnet(g dataplane.Globalnet) error {
 	elements := 2*len(g.Own) + len(g.Services) + len(g.Backends) + len(g.Replies) + len(g.Pools) + len(g.Sources) + len(g.Shared)
 	return errors.Join(
 		refuseIf(len(keys) != elements, "two elements of a map have the same key"),
-		refuseIf(slices.ContainsFunc(g.Services, func(s dataplane.GlobalService) bool { return !slices.Contains(dataplane.GlobalSlots, s.Slots) }), "no chain for so many slots"),
+		refuseIf(slices.ContainsFunc(g.Services, func(s dataplane.GlobalService) bool {
+			return s.Slots > 0 && !slices.Contains(dataplane.GlobalSlots, s.Slots)
+		}), "no chain for so many slots"),
 		refuseIf(slices.ContainsFunc(g.Pools, func(p dataplane.GlobalPool) bool { return p.Count < 1 || p.Count > dataplane.MaxGlobalPool }), "no chain for so many addresses"),
 	)
 }

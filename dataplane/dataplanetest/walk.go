@@ -126,7 +126,8 @@ func randomGlobalnet(r *rand.Rand) dataplane.Object {
 		g.Echoes = append(g.Echoes, dataplane.GlobalAddr{Global: global(i), Local: pod()})
 	}
 	for i := range r.IntN(4) {
-		s := dataplane.GlobalService{Addr: global(40 + i), Proto: pick[uint8](r, 6, 17), Port: pick[uint16](r, 80, 53), Slots: pick(r, dataplane.GlobalSlots[:3]...), Client: r.IntN(2) == 0}
+		s := dataplane.GlobalService{Addr: global(40 + i), Proto: pick[uint8](r, 6, 17), Port: pick[uint16](r, 80, 53), Slots: pick(r, append(dataplane.GlobalSlots[:3:3], 0)...)}
+		s.Client = s.Slots > 0 && r.IntN(2) == 0
 		g.Services = append(g.Services, s)
 		for slot := range s.Slots {
 			g.Backends = append(g.Backends, dataplane.GlobalBackend{Addr: s.Addr, Proto: s.Proto, Port: s.Port, Slot: slot, To: netip.AddrPortFrom(pod(), 8080)})

@@ -18,7 +18,17 @@ type globalnets struct{ *Host }
 // globalnetsNeed names the kernel features that globalnet requires.
 const globalnetsNeed = "nftables with NAT, and the expressions hash and masq"
 
+// list returns the table. Elements that are gone count as present until their connections have ended, so that Sync tries again.
 func (s globalnets) list() ([]dataplane.Object, error) {
+	objects, err := s.table()
+	if len(objects) != 1 || s.ipt.globalnetLeft.Table == "" {
+		return objects, err
+	}
+	return []dataplane.Object{withFlowsOf(objects[0].(dataplane.Globalnet), s.ipt.globalnetLeft)}, err
+}
+
+// table returns the table as the kernel has it.
+func (s globalnets) table() ([]dataplane.Object, error) {
 	return s.listTable(s.owner.Globalnet, &s.ipt.globalnetSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
@@ -32,7 +42,15 @@ func (s globalnets) put(_, want dataplane.Object) error {
 	if err := s.write(have, whole, w); err != nil || !whole {
 		return err
 	}
-	return s.endFlows(have, w)
+	if s.ipt.globalnetLeft.Table != "" {
+		have = withFlowsOf(have, s.ipt.globalnetLeft)
+	}
+	s.ipt.globalnetLeft = dataplane.Globalnet{}
+	err := s.endFlows(have, w)
+	if err != nil {
+		s.ipt.globalnetLeft = have
+	}
+	return err
 }
 
 // write writes the table. whole reports whether have can be changed in place.
@@ -49,7 +67,7 @@ func (s globalnets) write(have dataplane.Globalnet, whole bool, w dataplane.Glob
 		tx.DelTable(table)
 		tx.AddTable(table)
 		maps := mapsOf(table)
-		for _, name := range globalnetMaps {
+		for _, name := range dataplane.GlobalnetMaps() {
 			if err := tx.AddSet(maps[name], nil); err != nil {
 				return err
 			}
@@ -66,7 +84,7 @@ func (s globalnets) write(have dataplane.Globalnet, whole bool, w dataplane.Glob
 
 // intact returns the table as it is. It reports whether there is a table that can be changed in place.
 func (s globalnets) intact() (dataplane.Globalnet, bool) {
-	seen, err := s.list()
+	seen, err := s.table()
 	if err != nil || len(seen) != 1 {
 		return dataplane.Globalnet{}, false
 	}
@@ -87,6 +105,7 @@ func (s globalnets) change(table string, do func(*nftables.Conn, *nftables.Table
 }
 
 func (s globalnets) del(old dataplane.Object) error {
+	s.ipt.globalnetLeft = dataplane.Globalnet{}
 	return s.delTable(old.(dataplane.Globalnet).Table, globalnetsNeed)
 }
 

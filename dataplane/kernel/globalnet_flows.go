@@ -5,27 +5,65 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"subctl/dataplane"
 
 	"golang.org/x/sys/unix"
 )
 
-// endFlows deletes the conntrack entries of UDP connections to endpoints to which no Service leads any more, and of connections from
-// addresses that this gateway no longer gives: their replies go elsewhere. Nothing else would end what is not TCP while the client sends, such as
+// endFlows deletes the conntrack entries of connections to ports that are not exported any more, of UDP connections to endpoints to which no
+// Service leads any more, and of connections from addresses that this gateway no longer gives: their replies go elsewhere. What a client still sends
+// is then a new connection. Nothing else would end what is not TCP while the client sends, such as
 // the pings of the gateways themselves; a TCP client hears from the other end at once, instead of waiting.
+//
+// TCP connections to an endpoint of a port that is still exported go on, as with kube-proxy: an endpoint that is not ready may still answer.
 func (s globalnets) endFlows(have, want dataplane.Globalnet) error {
-	endpoints, sources := goneEndpoints(have, want), goneSources(have, want)
-	if len(endpoints) == 0 && len(sources) == 0 {
+	ports, endpoints, sources := gonePorts(have, want), goneEndpoints(have, want), goneSources(have, want)
+	if len(ports) == 0 && len(endpoints) == 0 && len(sources) == 0 {
 		return nil
 	}
-	err := s.deleteFlows(func(original, reply dataplane.Flow) bool {
-		return endpoints.match(original, reply) || sources[reply.Dst.Addr()] && reply.Dst.Addr() != original.Src.Addr()
+	err := s.endMatching(func(original, reply dataplane.Flow) bool {
+		return ports[port{original.Proto, original.Dst}] || endpoints.match(original, reply) || sources[reply.Dst.Addr()] && reply.Dst.Addr() != original.Src.Addr()
 	})
 	if err != nil {
-		return fmt.Errorf("deleting the conntrack entries of endpoints and addresses that are gone: %w", err)
+		return fmt.Errorf("deleting the conntrack entries of Services, endpoints and addresses that are gone: %w", err)
 	}
 	return nil
+}
+
+// withFlowsOf returns a table with those elements of another one, too, whose connections endFlows ends.
+func withFlowsOf(table, other dataplane.Globalnet) dataplane.Globalnet {
+	table.Services, table.Backends = union(table.Services, other.Services), union(table.Backends, other.Backends)
+	table.Shared, table.Sources = union(table.Shared, other.Shared), union(table.Sources, other.Sources)
+	return table
+}
+
+// union returns the items of two sorted lists, sorted.
+func union[T interface{ Compare(T) int }](a, b []T) []T {
+	out := append(slices.Clone(a), dataplane.Without(b, a)...)
+	slices.SortFunc(out, T.Compare)
+	return out
+}
+
+// port is a port of an exported Service.
+type port struct {
+	proto string
+	at    netip.AddrPort
+}
+
+// gonePorts returns the exported ports of have that want does not have.
+func gonePorts(have, want dataplane.Globalnet) map[port]bool {
+	gone := map[port]bool{}
+	for _, s := range dataplane.Without(have.Services, want.Services) {
+		gone[port{protocol(s.Proto), netip.AddrPortFrom(s.Addr, s.Port)}] = true
+	}
+	if len(gone) > 0 {
+		for _, s := range want.Services { // a port may have another number of slots now
+			delete(gone, port{protocol(s.Proto), netip.AddrPortFrom(s.Addr, s.Port)})
+		}
+	}
+	return gone
 }
 
 // goneEndpoints returns the endpoints of UDP Services of have to which want does not lead.

@@ -20,12 +20,6 @@ import (
 
 // This file writes and reads the elements of the maps of Globalnet.
 
-// globalnetMaps are the names of all maps, in the order in which they are created.
-var globalnetMaps = []string{
-	dataplane.GlobalnetOwn, dataplane.GlobalnetOwners, dataplane.GlobalnetEchoes, dataplane.GlobalnetServices,
-	dataplane.GlobalnetBackends, dataplane.GlobalnetReplies, dataplane.GlobalnetPools, dataplane.GlobalnetSources, dataplane.GlobalnetShared,
-}
-
 // mapsOf returns all maps, by name.
 func mapsOf(table *nftables.Table) map[string]*nftables.Set {
 	addr, mark := nftables.TypeIPAddr, nftables.TypeMark
@@ -196,7 +190,7 @@ func (s globalnets) readMaps(o *dataplane.Globalnet) (intact bool, err error) {
 			return true
 		},
 	}
-	for _, name := range globalnetMaps {
+	for _, name := range dataplane.GlobalnetMaps() {
 		msgs, err := s.nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
 		if netlink.Gone(err) {
 			return false, nil // another program has made the table

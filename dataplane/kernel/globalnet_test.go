@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -108,8 +109,8 @@ func TestGlobalnetChangesInPlace(t *testing.T) {
 	require.Equal(t, "+ nft 'delete element ip submariner-gateway-globalnet own { 242.1.0.5 : 10.0.0.9 }'", strings.Split(ops[0].String(), "\n")[0], "only what changes is printed")
 }
 
-// Connections whose translated source the gateway no longer gives, and UDP connections to endpoints that are gone, are forgotten: the next packet
-// begins a new one. All others stay.
+// Connections whose translated source the gateway no longer gives, connections to ports that are not exported any more, and UDP connections to
+// endpoints that are gone, are forgotten: the next packet begins a new one. All others stay. What fails is tried again by the next Sync.
 func TestGlobalnetEndsFlows(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	settle(t, ns, h, state(t, globalnet()))
@@ -129,6 +130,7 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 	track(unix.IPPROTO_UDP, "10.0.0.6", "203.0.113.6", "203.0.113.6", "242.1.0.9", 53)
 	track(unix.IPPROTO_UDP, "242.1.0.2", "203.0.113.7", "203.0.113.7", "242.1.0.2", 53) // is not translated
 	track(unix.IPPROTO_UDP, "203.0.113.8", "242.1.0.7", "10.0.0.3", "203.0.113.8", 5353)
+	track(unix.IPPROTO_TCP, "203.0.113.9", "242.1.0.7", "10.0.0.7", "203.0.113.9", 5353)
 	entries := func() (left []string) {
 		ns.Do(func() {
 			all, err := vnl.ConntrackTableList(vnl.ConntrackTable, unix.AF_INET)
@@ -144,12 +146,35 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 		slices.Sort(left)
 		return left
 	}
-	require.Equal(t, []string{"1", "2", "3", "4", "5", "6", "7", "8"}, entries())
+	require.Equal(t, []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, entries())
 
 	g := globalnet()
 	g.Shared[1].Global = ip("242.1.0.3")
 	g.Pools[0].Count, g.Sources = 1, g.Sources[:1]
 	g.Backends[1].To = netip.MustParseAddrPort("10.0.0.3:5353")
+	end, failures := h.endMatching, 0
+	h.endMatching = func(func(original, reply dataplane.Flow) bool) error {
+		failures++
+		return errors.New("the kernel has no memory")
+	}
+	ns.Do(func() {
+		_, err := dataplane.Sync(t.Context(), h, state(t, g))
+		require.ErrorContains(t, err, "no memory")
+	})
+	require.Positive(t, failures)
+	require.Len(t, entries(), 9)
+	h.endMatching = end
+	settle(t, ns, h, state(t, g))
+	require.Equal(t, []string{"5", "6", "7", "8", "9"}, entries())
+
+	tcp := dataplane.GlobalService{Addr: ip("242.1.0.7"), Proto: unix.IPPROTO_TCP, Port: 53}
+	g.Services = slices.Insert(slices.Clone(g.Services), 0, tcp)
+	settle(t, ns, h, state(t, g))
+	g.Services = slices.Clone(g.Services)
+	g.Services[0].Slots = 1
+	settle(t, ns, h, state(t, g))
+	require.Equal(t, []string{"5", "6", "7", "8", "9"}, entries(), "a port that is still exported")
+	g.Services = g.Services[1:]
 	settle(t, ns, h, state(t, g))
 	require.Equal(t, []string{"5", "6", "7", "8"}, entries())
 }

@@ -60,6 +60,9 @@ type Host struct {
 	stores []store // each once, in order of kinds
 	byKind map[dataplane.Kind]store
 
+	// endMatching is deleteFlows, except in tests.
+	endMatching func(match func(original, reply dataplane.Flow) bool) error
+
 	setbacks  map[dataplane.Key]setback
 	ownsIPsec bool  // whether the tunnels of the node are the owner's
 	seen      sight // of this Observe
@@ -113,6 +116,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 		owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
 		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
 	}
+	host.endMatching = host.deleteFlows
 	host.forget()
 	nh := nexthops{host}
 	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, sources{host}, returns{host}, globalnets{host}, rulesets{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}

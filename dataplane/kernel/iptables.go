@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
@@ -32,6 +33,8 @@ type iptables struct {
 	locked lockout
 
 	sourcesSeen, antispoofSeen, returnsSeen, globalnetSeen, rulesetSeen nftSeen
+	// globalnetLeft is a former Globalnet with elements whose connections could not be ended yet; the zero value if there is none.
+	globalnetLeft dataplane.Globalnet
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {
