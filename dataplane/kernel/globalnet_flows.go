@@ -13,18 +13,19 @@ import (
 )
 
 // endFlows deletes the conntrack entries of connections to ports that are not exported any more, of UDP connections to endpoints to which no
-// Service leads any more, and of connections from addresses that this gateway no longer gives: their replies go elsewhere. What a client still sends
+// Service leads any more, of connections from addresses that this gateway no longer gives, as their replies go elsewhere, and of connections between other
+// clusters and pods that no longer have an address of their own, as nothing translates them. What a client still sends
 // is then a new connection. Nothing else would end what is not TCP while the client sends, such as
 // the pings of the gateways themselves; a TCP client hears from the other end at once, instead of waiting.
 //
 // TCP connections to an endpoint of a port that is still exported go on, as with kube-proxy: an endpoint that is not ready may still answer.
 func (s globalnets) endFlows(have, want dataplane.Globalnet) error {
-	ports, endpoints, sources := gonePorts(have, want), goneEndpoints(have, want), goneSources(have, want)
-	if len(ports) == 0 && len(endpoints) == 0 && len(sources) == 0 {
+	ports, endpoints, sources, owners := gonePorts(have, want), goneEndpoints(have, want), goneSources(have, want), goneOwners(have, want)
+	if len(ports) == 0 && len(endpoints) == 0 && len(sources) == 0 && len(owners.pods) == 0 {
 		return nil
 	}
 	err := s.endMatching(func(original, reply dataplane.Flow) bool {
-		return ports[port{original.Proto, original.Dst}] || endpoints.match(original, reply) || sources[reply.Dst.Addr()] && reply.Dst.Addr() != original.Src.Addr()
+		return ports[port{original.Proto, original.Dst}] || endpoints.match(original, reply) || sources[reply.Dst.Addr()] && reply.Dst.Addr() != original.Src.Addr() || owners.match(original, reply)
 	})
 	if err != nil {
 		return fmt.Errorf("deleting the conntrack entries of Services, endpoints and addresses that are gone: %w", err)
@@ -35,7 +36,7 @@ func (s globalnets) endFlows(have, want dataplane.Globalnet) error {
 // withFlowsOf returns a table with those elements of another one, too, whose connections endFlows ends.
 func withFlowsOf(table, other dataplane.Globalnet) dataplane.Globalnet {
 	table.Services, table.Backends = union(table.Services, other.Services), union(table.Backends, other.Backends)
-	table.Shared, table.Sources = union(table.Shared, other.Shared), union(table.Sources, other.Sources)
+	table.Shared, table.Sources, table.Own = union(table.Shared, other.Shared), union(table.Sources, other.Sources), union(table.Own, other.Own)
 	return table
 }
 
@@ -82,7 +83,38 @@ func goneEndpoints(have, want dataplane.Globalnet) datagramsTo {
 	return gone
 }
 
-// goneSources returns the addresses that have gives to connections, and want does not.
+// formerOwners are pods that no longer have an address of their own.
+type formerOwners struct {
+	pods map[netip.Addr]bool
+	nets []netip.Prefix // of this cluster's pods
+}
+
+// goneOwners returns the pods with an address of their own in have, and with none in want.
+func goneOwners(have, want dataplane.Globalnet) formerOwners {
+	gone := formerOwners{map[netip.Addr]bool{}, want.Pods}
+	for _, o := range dataplane.Without(have.Own, want.Own) {
+		gone.pods[o.Local] = true
+	}
+	if len(gone.pods) > 0 {
+		for _, o := range want.Own { // a pod may have another address now
+			delete(gone.pods, o.Local)
+		}
+	}
+	return gone
+}
+
+// match reports whether a connection is between one of the pods and another cluster, as far as this is known: conntrack sees it without a translation.
+func (f formerOwners) match(original, reply dataplane.Flow) bool {
+	other := original.Dst.Addr()
+	if !f.pods[original.Src.Addr()] {
+		other = original.Src.Addr()
+	}
+	return (f.pods[original.Src.Addr()] || f.pods[original.Dst.Addr()]) && original.Src == reply.Dst && original.Dst == reply.Src &&
+		!slices.ContainsFunc(f.nets, func(n netip.Prefix) bool { return n.Contains(other) })
+}
+
+// goneSources returns the addresses that have gives to connections, and want neither gives nor has as addresses of the gateway: a gateway that was a standby
+// keeps its connections.
 func goneSources(have, want dataplane.Globalnet) map[netip.Addr]bool {
 	gone := map[netip.Addr]bool{}
 	for _, s := range dataplane.Without(have.Shared, want.Shared) {
@@ -97,6 +129,9 @@ func goneSources(have, want dataplane.Globalnet) map[netip.Addr]bool {
 		}
 		for _, s := range want.Sources {
 			delete(gone, s.Global)
+		}
+		for _, e := range want.Echoes {
+			delete(gone, e.Global)
 		}
 	}
 	return gone

@@ -177,4 +177,16 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 	g.Services = g.Services[1:]
 	settle(t, ns, h, state(t, g))
 	require.Equal(t, []string{"5", "6", "7", "8"}, entries())
+
+	t.Log("a pod that has no address of its own any more, and a gateway that keeps the address that new connections do not get")
+	track(unix.IPPROTO_UDP, "10.0.0.9", "203.0.113.10", "203.0.113.10", "10.0.0.9", 53)
+	track(unix.IPPROTO_UDP, "203.0.113.11", "10.0.0.9", "10.0.0.9", "203.0.113.11", 53)
+	track(unix.IPPROTO_UDP, "10.0.0.8", "203.0.113.12", "203.0.113.12", "10.0.0.8", 53)   // has another address
+	track(unix.IPPROTO_UDP, "10.0.0.9", "203.0.113.13", "203.0.113.13", "172.18.0.2", 53) // is translated by somebody else
+	track(unix.IPPROTO_UDP, "10.0.0.9", "10.0.0.20", "10.0.0.20", "10.0.0.9", 53)
+	g.Own = []dataplane.GlobalAddr{{Global: ip("242.1.0.8"), Local: ip("10.0.0.8")}}
+	g.Shared = []dataplane.GlobalShare{{Slot: 0, Global: ip("242.1.0.4")}, {Slot: 63, Global: ip("242.1.0.4")}}
+	settle(t, ns, h, state(t, g))
+	require.Equal(t, []string{"12", "13", "5", "6", "7", "8"}, entries())
+	require.Contains(t, ns.Run("conntrack -L 2>/dev/null || cat /proc/net/nf_conntrack"), "10.0.0.20", "a connection inside the cluster")
 }
