@@ -327,6 +327,7 @@ func globalTakeover(t *testing.T) {
 	must(t, "lab", "start", first)
 	kubectl(t, "cluster2", "wait", "--for=condition=Ready", "node/"+first, "--timeout=300s")
 	for _, ds := range []string{"web", "host"} {
+		kubectl(t, "cluster2", "wait", "--for=jsonpath={.status.podIP}", "pods", "-l", "app="+ds, "--timeout=300s")
 		kubectl(t, "cluster2", "rollout", "status", "daemonset/"+ds, "--timeout=300s")
 	}
 	throughStandby(t, "cluster2", first)
