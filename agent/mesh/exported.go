@@ -124,7 +124,7 @@ func (e *export) conditions(granted []netip.Addr, exhausted, network bool) []met
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, string(t.reason), t.mistake
 		not(pending, "the Service cannot be exported: see the condition Valid")
 	case !network:
-		not(ReasonNoGlobalNetwork, "this cluster has no global network: other clusters reach the Service at its own addresses")
+		not(ReasonNoGlobalNetwork, "this cluster has no global network: clusters that are connected to it reach the Service at its own addresses")
 	case t.taken != "":
 		not(ReasonNameTaken, fmt.Sprintf("GlobalIngressIP %s is for something else: delete it, or export a Service with another name", t.taken))
 	case t.unreached != "":

@@ -18,7 +18,7 @@ import (
 func checkRights(r request) ([]string, error) {
 	return nil, errors.Join(
 		kube.DeniedError("the cluster at "+r.member.URL, r.member.Denied, "join as a cluster administrator"),
-		kube.DeniedError("the broker at "+r.broker.URL, r.broker.Denied, "use a join file created by this version of subctl deploy-broker"))
+		kube.DeniedError("the broker at "+r.broker.URL, r.broker.Denied, "use a join file created by this version of subctl deploy-broker, and not revoked since"))
 }
 
 // deniedRights returns the rights that the user lacks to join, and the further ones that the user lacks if the cluster gets

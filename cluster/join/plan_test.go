@@ -173,7 +173,7 @@ func TestPlanRefuses(t *testing.T) {
 		}, "the cluster at https://west:6443 does not allow this user to create deployments.apps in namespace n: join as a cluster administrator, or without a global network, with --globalnet=false"},
 		{"broker rights", func(s *situation) {
 			s.b.Denied = []kube.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: "b"}}
-		}, "the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file created by this version of subctl deploy-broker"},
+		}, "the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file created by this version of subctl deploy-broker, and not revoked since"},
 		{"no broker", func(s *situation) { s.b.Broker = nil }, "there is no broker in namespace submariner-k8s-broker at https://hub:6443: create one with subctl deploy-broker"},
 		{"pods undiscoverable", func(s *situation) { s.f.Network.Pods = networks.Found{} }, "the pod network could not be discovered: specify it with --clustercidr"},
 		{"Services undiscoverable", func(s *situation) { s.f.Network.Services = networks.Found{} }, "the Service network could not be discovered: specify it with --servicecidr"},
