@@ -315,7 +315,7 @@ func globalTakeover(t *testing.T) {
 		return nil
 	})
 	first := gateway(t, "cluster2")
-	throughStandby(t, "cluster2", second)
+	throughStandby(t, "cluster2")
 	must(t, "lab", "kill", first)
 	eventually(t, 10*time.Second, func() error {
 		out, err := from.try("get", "http://"+ip+"/", "--timeout", "2s")
@@ -330,14 +330,19 @@ func globalTakeover(t *testing.T) {
 		kubectl(t, "cluster2", "wait", "--for=jsonpath={.status.podIP}", "pods", "-l", "app="+ds, "--timeout=300s")
 		kubectl(t, "cluster2", "rollout", "status", "daemonset/"+ds, "--timeout=300s")
 	}
-	throughStandby(t, "cluster2", first)
+	throughStandby(t, "cluster2")
 }
 
-// throughStandby requires that pods on the node of a standby reach a Service of cluster1. Servers see its own addresses.
-func throughStandby(t *testing.T, cluster, standby string) {
+// throughStandby requires that pods on the node of a cluster's standby reach a Service of cluster1. Servers see its own addresses.
+func throughStandby(t *testing.T, cluster string) {
 	t.Helper()
 	to := "http://" + globalIP(t, "cluster1", "web") + "/"
 	eventually(t, time.Minute, func() error {
+		_, standbys := announced(t, cluster, "cluster1")
+		if len(standbys) != 1 {
+			return fmt.Errorf("cluster1 knows the standbys %v", standbys)
+		}
+		standby := standbys[0]
 		own := kubectl(t, cluster, "get", "clusterglobalegressips.submariner.io", standby+"-cluster-egress.submariner.io", "-o", "jsonpath={.status.allocatedIPs}")
 		for _, from := range []pod{podOn(t, cluster, "web", standby), podOn(t, cluster, "host", standby)} {
 			out, err := from.try("get", to, "-n", "10", "--timeout", "2s")
