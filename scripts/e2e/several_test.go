@@ -53,12 +53,16 @@ func TestK1SeveralGateways(t *testing.T) {
 	}
 	from, to := workersOf(t, pair)
 	s := startStream(t, from, to)
+	open := startFlows(t, containerOf(t, from), 0, to.ip+":7", serviceIP(t, to.cluster, "web")+":7")
 	for _, c := range clusters {
 		several(t, c, true)
 	}
 	allConnected(t)
 	l := s.stop(t)
 	require.LessOrEqual(t, l.MostLostInARow, 5, "a second gateway in both clusters: %+v", l) // usually none
+	for _, c := range open.stop(t).TCP {
+		require.Empty(t, c.Err, "connection from port %d to %s, idle %v: a second gateway in both clusters", c.Port, c.Target, c.Idle)
+	}
 
 	for range 3 {
 		flows(t, "cluster1", "cluster2")
