@@ -104,7 +104,7 @@ func errorsSeen(t *testing.T, ns *nstest.NS, port int, inside string) int {
 }
 
 // Whatever header is inside an ICMP error, the error reaches no pod by the address that it has in its cluster, none in the name of another
-// cluster, and none about a connection to a Service that does not exist. An error to a pod's own address has the addresses inside
+// cluster, none about a packet to another cluster, and none about a connection to a Service that does not exist. An error to a pod's own address has the addresses inside
 // translated, and no others.
 func TestHostileErrors(t *testing.T) {
 	sides := careless(t, "east", "west", "north")
@@ -126,6 +126,8 @@ func TestHostileErrors(t *testing.T) {
 		{"to a pod by its address in its cluster", from, west.podIP("worker"), about(own, from), true},
 		{"to a pod by its address in its cluster, which is inside, too", from, west.podIP("worker"), about(west.podIP("worker"), from), true},
 		{"in the name of another cluster", east.ownIP("worker"), own, about(own, east.ownIP("worker")), true},
+		{"about a packet to another cluster", from, own, about(own, east.ownIP("worker")), true},
+		{"about a packet from another cluster", from, own, about(east.ownIP("worker"), own), true},
 		{"about a connection to a Service that does not exist", from, west.serviceIP(), about(west.serviceIP(), from), false},
 		{"to a Service, with a pod inside", from, west.serviceIP(), about(own, from), false},
 		{"to a shared address, with a pod inside", from, west.egressIP(0), about(west.podIP("worker"), from), false},

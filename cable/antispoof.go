@@ -14,6 +14,7 @@ import (
 //   - VXLAN packets of cables arrive on the device that leads to the sending gateway, and contain
 //     packets of that gateway's cluster only. All peers of a driver share a device, so without
 //     this rule one member could send with another member's addresses;
+//   - an ICMP error that arrives through a cable is about a packet to the cluster at its other end;
 //   - packets that leave through a cable have a source in this cluster, and packets that arrive through
 //     a cable have a destination in this cluster: with globalnet, in its global networks;
 //   - nothing is forwarded to a cable except packets from the pod, Service and global networks of this cluster, whatever kube-proxy or the CNI would
@@ -29,7 +30,7 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 		Global:   set("", c.Local.Global).Members,
 		Usually:  set("", c.Local.Pods).Members,
 		Local:    set("", slices.Concat(c.Local.Pods, c.Local.Svcs, c.Local.Global)).Members, // another gateway hands over answers from Global
-		Clusters: c.clusters(links),
+		Clusters: c.clusters(links), Behind: c.behind(links),
 	}
 	for _, l := range listens {
 		if l.VXLAN && !slices.Contains(a.Ports, l.Port) {
@@ -130,6 +131,34 @@ func (c Cabling) inner(links []Link) []dataplane.InnerSource {
 		widest = append(widest, s)
 	}
 	return widest
+}
+
+// behind returns the networks of the peers whose cables are no VXLANs, with their addresses on the devices. Of a peer with a VXLAN inside another
+// cable, it is the address that sends VXLAN packets. The smallest address of its gateways on the devices stands for a cluster.
+func (c Cabling) behind(links []Link) []dataplane.PeerNet {
+	var all []dataplane.ClusterNet
+	peers := map[string]netip.Addr{}
+	for i, l := range links {
+		nets := []netip.Prefix{netip.PrefixFrom(l.Outer, 32)}
+		switch {
+		case !l.Outer.IsValid():
+			nets = append(slices.Clone(c.Peers[i].Subnets), netip.PrefixFrom(l.IP, 32))
+		case l.StateDevice == "" || l.StateDevice == l.Device:
+			continue
+		}
+		cluster := c.Peers[i].Cluster
+		if first, ok := peers[cluster]; !ok || l.IP.Less(first) {
+			peers[cluster] = l.IP
+		}
+		for _, n := range nets {
+			all = append(all, dataplane.ClusterNet{Net: n, Cluster: cluster})
+		}
+	}
+	var out []dataplane.PeerNet
+	for _, n := range widestOf(all) {
+		out = append(out, dataplane.PeerNet{Net: n.Net, Peer: peers[n.Cluster]})
+	}
+	return out
 }
 
 // addresses returns the addresses that a plan gives to devices.

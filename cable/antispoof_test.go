@@ -27,6 +27,31 @@ func TestClusterNets(t *testing.T) {
 	require.Empty(t, clusterNets(nil, nil))
 }
 
+// The networks of a cluster have one address that stands for it, whatever gateways it has. Peers with a VXLAN cable send their networks inside VXLAN
+// packets; where another cable carries these, only their own address is behind its device.
+func TestBehind(t *testing.T) {
+	p, ip := netip.MustParsePrefix, netip.MustParseAddr
+	peer := func(cluster string, nets ...string) Cable {
+		c := Cable{Peer: Peer{Gateway: Gateway{Cluster: cluster}}}
+		for _, n := range nets {
+			c.Subnets = append(c.Subnets, p(n))
+		}
+		return c
+	}
+	c := Cabling{Peers: []Cable{
+		peer("west", "10.2.0.0/16", "10.96.0.0/16"), peer("west", "10.96.0.0/16", "10.2.0.0/17"), peer("north", "10.3.0.0/16"), peer("east", "10.4.0.0/16"), peer("south", "10.5.0.0/16"),
+	}}
+	require.Equal(t, []dataplane.PeerNet{
+		{Net: p("10.2.0.0/16"), Peer: ip("244.0.0.2")}, {Net: p("10.96.0.0/16"), Peer: ip("244.0.0.2")}, {Net: p("244.0.0.2/32"), Peer: ip("244.0.0.2")},
+		{Net: p("244.0.0.3/32"), Peer: ip("244.0.0.2")}, {Net: p("244.0.0.5/32"), Peer: ip("242.0.0.5")},
+	}, c.behind([]Link{
+		{Device: "w", StateDevice: "w", IP: ip("244.0.0.3")}, {Device: "w", StateDevice: "w", IP: ip("244.0.0.2")},
+		{Device: "v", IP: ip("241.0.0.4"), Outer: ip("192.0.2.4")}, {Device: "x", StateDevice: "x", IP: ip("245.0.0.4"), Outer: ip("192.0.2.5")},
+		{Device: "y", StateDevice: "w", IP: ip("242.0.0.5"), Outer: ip("244.0.0.5")},
+	}))
+	require.Empty(t, Cabling{}.behind(nil))
+}
+
 // Packets may be forwarded to a cable from all networks of this cluster: a gateway whose cable is down hands over answers of exported Services,
 // whose source it has translated back to a global address.
 func TestForwardedToCables(t *testing.T) {

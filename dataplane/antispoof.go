@@ -43,6 +43,9 @@ type Antispoof struct {
 	// them: their devices are not among Out.
 	Out []string
 	Own []netip.Prefix // sorted; no network contains another
+	// Behind are the networks of other clusters behind the devices Out, sorted; none contains another. An ICMP error that arrives on one of these devices
+	// is about a packet to the cluster that sends it.
+	Behind []PeerNet
 	// Usually are the networks of this cluster that most packets are from and for.
 	Usually []netip.Prefix
 	// Apart are devices between which nothing is forwarded. Where there is a Local, no connection is forwarded to them except from its networks:
@@ -92,41 +95,46 @@ const DeviceAny = "*"
 
 // The chains of Antispoof. Those without a hook are jumped to.
 const (
-	AntispoofInput       = "input"
-	AntispoofVXLAN       = "vxlan"
-	AntispoofWay         = "way"
-	AntispoofForward     = "forward"
-	AntispoofUnforwarded = "unforwarded"
-	AntispoofPorts       = "ports"
-	AntispoofTransit     = "transit"
-	AntispoofClosed      = "closed"
-	AntispoofIn          = "prerouting"
-	AntispoofForeign     = "foreign"
-	AntispoofOut         = "postrouting"
-	AntispoofApart       = "apart"
-	AntispoofAbroad      = "abroad"
-	AntispoofSiblings    = "siblings"
-	AntispoofHanded      = "handed"
-	AntispoofOutput      = "output"
-	AntispoofElsewhere   = "elsewhere"
-	AntispoofLeaving     = "drop-leaving" // counts by destination inside the VXLAN packet
-	AntispoofReturned    = "returned"
-	AntispoofPongs       = "pongs"
-	AntispoofSource      = "drop-source"      // counts by source
-	AntispoofDestination = "drop-destination" // counts by destination
+	AntispoofInput        = "input"
+	AntispoofVXLAN        = "vxlan"
+	AntispoofWay          = "way"
+	AntispoofForward      = "forward"
+	AntispoofUnforwarded  = "unforwarded"
+	AntispoofPorts        = "ports"
+	AntispoofTransit      = "transit"
+	AntispoofClosed       = "closed"
+	AntispoofIn           = "prerouting"
+	AntispoofForeign      = "foreign"
+	AntispoofOut          = "postrouting"
+	AntispoofApart        = "apart"
+	AntispoofAbroad       = "abroad"
+	AntispoofSiblings     = "siblings"
+	AntispoofHanded       = "handed"
+	AntispoofOutput       = "output"
+	AntispoofElsewhere    = "elsewhere"
+	AntispoofLeaving      = "drop-leaving" // counts by destination inside the VXLAN packet
+	AntispoofReturned     = "returned"
+	AntispoofPongs        = "pongs"
+	AntispoofICMP         = "icmp"
+	AntispoofErrors       = "errors"
+	AntispoofICMPInside   = "icmp-inside"
+	AntispoofErrorsInside = "errors-inside"
+	AntispoofSource       = "drop-source"      // counts by source
+	AntispoofDestination  = "drop-destination" // counts by destination
 )
 
 // AntispoofChains are all chains that an Antispoof may have.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
-	AntispoofOutput, AntispoofElsewhere, AntispoofLeaving,
+	AntispoofOutput, AntispoofElsewhere, AntispoofLeaving, AntispoofICMP, AntispoofErrors, AntispoofICMPInside, AntispoofErrorsInside,
 }
 
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
 // the source inside it and the mask of the network, each an address: the kernel hashes them, which
 // takes less time, for packets and for changes, than a set of intervals. So there is a rule, and a
-// lookup, for each mask that is in use. The elements of "echo" are an address twice: rules cannot compare source and destination. If Remote has few masks, its networks are in "masked" in the same way, and else in "remote".
+// lookup, for each mask that is in use. The elements of "echo" are an address twice: rules cannot compare source and destination; for each network of
+// Behind, the map "peers" has the address that stands for its cluster, and "behind" this address, the network and its mask. If Remote has few masks, its networks are in "masked" in the same way, and else in "remote".
 const (
 	AntispoofSetInner    = "inner"
 	AntispoofSetEnds     = "ends"
@@ -137,6 +145,8 @@ const (
 	AntispoofSetClusters = "clusters"
 	AntispoofSetEcho     = "echo"
 	AntispoofSetEchoes   = "echoes"
+	AntispoofSetPeers    = "peers"
+	AntispoofSetBehind   = "behind"
 	// AntispoofSetKnown has, for AntispoofWays, the senders of VXLAN packets, the devices on which these arrived, and the networks of the sources inside
 	// them with their masks: one lookup instead of one in "inner" and one in "ways". When a network leaves Inner, the set is emptied.
 	AntispoofSetKnown = "known"
@@ -203,7 +213,7 @@ func (a Antispoof) Equal(o Object) bool {
 	other, ok := o.(Antispoof)
 	return ok && a.Table == other.Table && a.Fingerprint() == other.Fingerprint() && slices.Equal(a.Inner, other.Inner) &&
 		slices.Equal(a.Ends, other.Ends) && slices.Equal(a.Remote, other.Remote) && slices.Equal(a.Own, other.Own) &&
-		slices.Equal(a.Clusters, other.Clusters) && slices.Equal(a.Echoing, other.Echoing)
+		slices.Equal(a.Clusters, other.Clusters) && slices.Equal(a.Echoing, other.Echoing) && slices.Equal(a.Behind, other.Behind)
 }
 
 // AntispoofHook returns the hook of a chain and its priority; an empty hook for a chain that is
@@ -272,6 +282,16 @@ func (a Antispoof) String() string {
 		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; counter; }'", a.Table, AntispoofSetClusters))
 		for _, n := range a.Clusters {
 			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v comment %q }'", a.Table, AntispoofSetClusters, n.Net, n.Cluster))
+		}
+	}
+	if len(a.Behind) > 0 {
+		lines = append(lines, fmt.Sprintf("nft 'add map ip %s %s { type ipv4_addr : ipv4_addr; flags interval; }'", a.Table, AntispoofSetPeers))
+		for _, n := range a.Behind {
+			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v : %v }'", a.Table, AntispoofSetPeers, n.Net, n.Peer))
+		}
+		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetBehind))
+		for _, n := range a.Behind {
+			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetBehind, n.Peer, n.Net.Addr(), NetMask(n.Net.Bits())))
 		}
 	}
 	for _, name := range a.Chains() {

@@ -43,6 +43,17 @@ type Match struct {
 	InnerPort    int    // destination port of a UDP packet inside the VXLAN packet, without IP options, not cut into fragments
 	KnownBits    int    // the source inside the VXLAN packet is in a network with so many bits, and its sender and way are remembered
 	InnerBits    int    // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
+
+	ICMP      bool  // any ICMP packet
+	ICMPTypes Range // type of ICMP
+	ErrorBits int   // the destination inside the ICMP error is in a network of Behind with so many bits, of the cluster that is the priority of the packet
+
+	InnerICMP      bool       // the VXLAN packet contains an ICMP packet
+	InnerRest      bool       // the packet inside the VXLAN packet is a fragment, and not the first one
+	InnerOptions   bool       // the packet inside the VXLAN packet has IP options
+	InnerTypes     Range      // type of ICMP, inside the VXLAN packet
+	InnerErrorTo   netip.Addr // the destination inside the ICMP error inside the VXLAN packet
+	InnerErrorBits int        // that destination is in one of the networks of Inner with so many bits
 }
 
 // Bits of the payload of UDP, after its header of 8 bytes and the VXLAN header of 8 bytes: the
@@ -55,11 +66,31 @@ const (
 	InnerSourceOffset      = InnerHeaderOffset + 12
 	InnerDestinationOffset = InnerHeaderOffset + 16
 	InnerPortOffset        = InnerHeaderOffset + 20 + 2
+	InnerICMPOffset        = InnerHeaderOffset + 20
+	InnerErrorOffset       = InnerICMPOffset + ErrorDestination
 )
 
 // String returns the match in the notation of nft.
 func (m Match) String() string {
 	switch {
+	case m.ICMP:
+		return "meta l4proto icmp"
+	case m.ICMPTypes.Max != 0:
+		return fmt.Sprintf("icmp type %d-%d", m.ICMPTypes.Min, m.ICMPTypes.Max)
+	case m.ErrorBits != 0:
+		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination, NetMask(m.ErrorBits), AntispoofSetBehind)
+	case m.InnerICMP:
+		return fmt.Sprintf("@th,%d,8 1", 8*InnerProtocolOffset)
+	case m.InnerRest:
+		return fmt.Sprintf("@th,%d,16 & 0x1fff != 0", 8*InnerFragmentOffset)
+	case m.InnerOptions:
+		return fmt.Sprintf("@th,%d,8 != 0x45", 8*InnerHeaderOffset)
+	case m.InnerTypes.Max != 0:
+		return fmt.Sprintf("@th,%d,8 %d-%d", 8*InnerICMPOffset, m.InnerTypes.Min, m.InnerTypes.Max)
+	case m.InnerErrorTo.IsValid():
+		return fmt.Sprintf("@th,%d,32 == %#x", 8*InnerErrorOffset, m.InnerErrorTo.AsSlice())
+	case m.InnerErrorBits != 0:
+		return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerErrorOffset, NetMask(m.InnerErrorBits), AntispoofSetInner)
 	case m.UDP:
 		return "meta l4proto udp"
 	case m.DPort != 0:

@@ -18,6 +18,7 @@ type AntispoofRule struct {
 	Source   netip.Addr // what the source is changed to; the zero Addr leaves it
 	Remember bool       // the device on which the packet arrived, in AntispoofSetWays
 	Known    int        // bits of the network of the source inside the packet that is remembered, in AntispoofSetKnown
+	Mark     bool       // the priority of the packet becomes what AntispoofSetPeers has for its source
 	Over     int        // only the packets of a sender beyond so many in a second; 0 for all
 }
 
@@ -33,6 +34,8 @@ func (r AntispoofRule) String() string {
 		verdict = "return"
 	case r.Known != 0:
 		verdict = fmt.Sprintf("add @%s { %s }", AntispoofSetKnown, known(r.Known))
+	case r.Mark:
+		verdict = "meta priority set ip saddr map @" + AntispoofSetPeers
 	case r.Remember:
 		verdict = fmt.Sprintf("add @%s { ip saddr . iif }", AntispoofSetWays)
 	}
@@ -59,6 +62,7 @@ func (a Antispoof) Rules() []AntispoofRule {
 	var r antispoofRules
 	a.echoRules(&r)
 	a.isolationRules(&r)
+	a.errorRules(&r)
 	a.cableRules(&r)
 	a.unforwardedRules(&r)
 	a.transitRules(&r)
@@ -108,6 +112,7 @@ func (a Antispoof) innerRules(r *antispoofRules) {
 		a.returnedInside(func(ms ...Match) { r.back(AntispoofElsewhere, ms...) })
 		r.jump(AntispoofSource, AntispoofElsewhere)
 	}
+	a.innerErrorRules(r)
 	for _, bits := range a.innerBits() {
 		if bits < 32 { // those of single addresses are few, and some have limits
 			r.accept(AntispoofVXLAN, Match{KnownBits: bits})

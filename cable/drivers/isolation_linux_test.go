@@ -23,6 +23,7 @@ import (
 type transit struct {
 	hub, from, to  *node
 	pod            nstest.Host // of from
+	here, there    nstest.Host // pods of hub and to
 	in, out        cable.Link  // of the hub, to the spokes
 	toHub          cable.Link  // of from
 	driver, onward cable.Driver
@@ -47,7 +48,7 @@ func newTransit(t *testing.T, d, e cable.Driver) *transit {
 	requireEngine(t, e)
 	router := newRouter(t, "router")
 	x := &transit{hub: newNode(t, 1, 11, router), from: newNode(t, 2, 11, router), to: newNode(t, 3, 11, router), driver: d, onward: e}
-	here, there := pod(t, x.hub), pod(t, x.to)
+	x.here, x.there = pod(t, x.hub), pod(t, x.to)
 	x.pod = pod(t, x.from)
 	s, links, err := cable.Plan(cable.Cabling{Local: x.hub.local, Peers: []cable.Cable{{Peer: asPeer(t, x.from.local), Driver: d}, {Peer: asPeer(t, x.to.local), Driver: e}}})
 	require.NoError(t, err)
@@ -55,9 +56,9 @@ func newTransit(t *testing.T, d, e cable.Driver) *transit {
 	x.hub.sync(t, s)
 	x.toHub = x.from.join(t, d, asPeer(t, x.hub.local))[0]
 	x.to.join(t, e, asPeer(t, x.hub.local))
-	nstest.Until(t, here, x.pod)
-	nstest.Until(t, here, there)
-	x.routeByHand(t, there.IP)
+	nstest.Until(t, x.here, x.pod)
+	nstest.Until(t, x.here, x.there)
+	x.routeByHand(t, x.there.IP)
 	return x
 }
 

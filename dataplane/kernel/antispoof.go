@@ -77,7 +77,7 @@ func (s antispoofs) intact() (dataplane.Antispoof, bool) {
 	have := seen[0].(dataplane.Antispoof)
 	foreign := slices.Contains(have.Inner, dataplane.InnerSource{}) ||
 		slices.ContainsFunc(have.Clusters, func(n dataplane.ClusterNet) bool { return !n.Net.IsValid() }) ||
-		slices.Contains(have.Remote, netip.Prefix{}) || slices.Contains(have.Echoing, netip.Addr{}) ||
+		slices.Contains(have.Remote, netip.Prefix{}) || slices.Contains(have.Echoing, netip.Addr{}) || slices.Contains(have.Behind, dataplane.PeerNet{}) ||
 		slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
 	return have, have.Seen != damaged && !foreign
 }
@@ -154,6 +154,7 @@ func alter(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplan
 	errs = append(errs,
 		echoElements(dataplane.Without(have.Echoing, want.Echoing), func(e []nftables.SetElement) error { return tx.SetDeleteElements(echo, e) }),
 		echoElements(dataplane.Without(want.Echoing, have.Echoing), func(e []nftables.SetElement) error { return tx.SetAddElements(echo, e) }))
+	errs = append(errs, alterPeers(tx, sets, have, want))
 	for name, nets := range map[string][2][]netip.Prefix{
 		dataplane.AntispoofSetEnds:   {have.Ends, want.Ends},
 		dataplane.AntispoofSetRemote: {haveRemote, wantRemote},
@@ -218,6 +219,9 @@ func setNames(a dataplane.Antispoof) []string {
 	if len(a.Echoing) > 0 {
 		names = append(names, dataplane.AntispoofSetEcho)
 	}
+	if len(a.Behind) > 0 {
+		names = append(names, dataplane.AntispoofSetPeers, dataplane.AntispoofSetBehind)
+	}
 	if _, masked := a.RemoteSets(); len(masked) > 0 {
 		names = append(names, dataplane.AntispoofSetMasked)
 	}
@@ -255,6 +259,11 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 		Table: table, Name: dataplane.AntispoofSetMasked, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetEcho: {
 		Table: table, Name: dataplane.AntispoofSetEcho, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
+	}, dataplane.AntispoofSetPeers: {
+		Table: table, Name: dataplane.AntispoofSetPeers, IsMap: true, Interval: true, KeyType: nftables.TypeIPAddr, DataType: nftables.TypeIPAddr,
+	}, dataplane.AntispoofSetBehind: {
+		Table: table, Name: dataplane.AntispoofSetBehind,
+		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetWays: {
 		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
 		Size: dataplane.AntispoofWaysSize, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),

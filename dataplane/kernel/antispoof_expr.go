@@ -52,6 +52,9 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 		return append(append(out, known(r.Known)...), &expr.Dynset{
 			SrcRegKey: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Operation: unix.NFT_DYNSET_OP_ADD,
 		})
+	case r.Mark:
+		return append(out, load(srcOffset), finds(sets[dataplane.AntispoofSetPeers], unix.NFT_REG_1, unix.NFT_REG_1),
+			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: unix.NFT_REG_1})
 	case r.Remember:
 		ways := sets[dataplane.AntispoofSetWays]
 		return append(append(out, way()...), &expr.Dynset{
@@ -68,6 +71,9 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	udp := []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_UDP}},
+	}
+	if out := errorExprs(m, sets); out != nil {
+		return out
 	}
 	switch {
 	case m.UDP:
@@ -194,10 +200,15 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: binary.BigEndian.AppendUint16(nil, etherTypeIPv4)},
 		}
 	}
-	s, mask := sets[dataplane.AntispoofSetInner], dataplane.NetMask(m.InnerBits).AsSlice()
+	return senderOf(dataplane.InnerSourceOffset, m.InnerBits, sets)
+}
+
+// senderOf looks an address inside a VXLAN packet up in the networks with so many bits of the sender.
+func senderOf(offset, bits int, sets map[string]*nftables.Set) []expr.Any {
+	s, mask := sets[dataplane.AntispoofSetInner], dataplane.NetMask(bits).AsSlice()
 	return []expr.Any{
 		&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
-		&expr.Payload{DestRegister: unix.NFT_REG32_01, Base: expr.PayloadBaseTransportHeader, Offset: dataplane.InnerSourceOffset, Len: 4},
+		inside(unix.NFT_REG32_01, offset, 4),
 		&expr.Bitwise{SourceRegister: unix.NFT_REG32_01, DestRegister: unix.NFT_REG32_01, Len: 4, Mask: mask, Xor: make([]byte, 4)},
 		&expr.Immediate{Register: unix.NFT_REG32_02, Data: mask},
 		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID},

@@ -66,6 +66,14 @@ func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 		return err
 	}
 	o.Echoing = readEcho(msgs)
+	if msgs, err = read(dataplane.AntispoofSetPeers); err != nil {
+		return err
+	}
+	behind, err := read(dataplane.AntispoofSetBehind)
+	if err != nil {
+		return err
+	}
+	o.Behind = readPeers(msgs, behind)
 	msgs, err = read(dataplane.AntispoofSetInner)
 	o.Inner = readInner(msgs)
 	return err

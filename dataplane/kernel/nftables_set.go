@@ -27,13 +27,21 @@ func elements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
 // commented calls do with the networks of items as elements of a set of intervals, some at a time. An
 // element has a comment if it is not empty.
 func commented[T any](items []T, of func(T) (netip.Prefix, string), do func([]nftables.SetElement) error) error {
+	return valued(items, func(item T) (netip.Prefix, string, []byte) {
+		n, comment := of(item)
+		return n, comment, nil
+	}, do)
+}
+
+// valued does the same for a map if the networks have values.
+func valued[T any](items []T, of func(T) (n netip.Prefix, comment string, value []byte), do func([]nftables.SetElement) error) error {
 	for batch := range slices.Chunk(items, nftBatch) {
 		var out []nftables.SetElement
 		for _, item := range batch {
-			n, comment := of(item)
+			n, comment, value := of(item)
 			first := n.Addr().As4()
 			end := binary.BigEndian.Uint32(first[:]) + 1<<(32-n.Bits())
-			out = append(out, nftables.SetElement{Key: first[:], Comment: comment},
+			out = append(out, nftables.SetElement{Key: first[:], Val: value, Comment: comment},
 				nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, end), IntervalEnd: true})
 		}
 		if err := do(out); err != nil {
@@ -81,6 +89,7 @@ type bound struct {
 	end     bool
 	comment string
 	packets uint64 // of its counter
+	value   []byte // in a map
 }
 
 func readBounds(msgs [][]byte) (out []bound) {
@@ -106,6 +115,9 @@ func readBound(elem []byte) (b bound) {
 			}
 		case unix.NFTA_SET_ELEM_FLAGS:
 			b.end = binary.BigEndian.Uint32(v)&unix.NFT_SET_ELEM_INTERVAL_END != 0
+		case unix.NFTA_SET_ELEM_DATA:
+			for _, b.value = range netlink.Attrs(v) {
+			}
 		case unix.NFTA_SET_ELEM_USERDATA:
 			b.comment, _ = userdata.GetString(v, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
 		case unix.NFTA_SET_ELEM_EXPR:

@@ -1,0 +1,105 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"subctl/dataplane"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// This file has what Antispoof needs for ICMP errors: the expressions of its matches, the map "peers" and the set "behind".
+
+// errorExprs returns the expressions of a match about ICMP; nil if it is another match. A packet that is too short does not match.
+func errorExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
+	const (
+		reg       = unix.NFT_REG_1
+		noOptions = 0x45   // version 4, 5 words
+		offset    = 0x1fff // of a fragment
+	)
+	is := func(op expr.CmpOp, b ...byte) expr.Any { return &expr.Cmp{Op: op, Register: reg, Data: b} }
+	between := func(r dataplane.Range) []expr.Any {
+		return []expr.Any{is(expr.CmpOpGte, byte(r.Min)), is(expr.CmpOpLte, byte(r.Max))}
+	}
+	switch {
+	case m.ICMP:
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg}, is(expr.CmpOpEq, unix.IPPROTO_ICMP)}
+	case m.ICMPTypes.Max != 0:
+		return append([]expr.Any{inside(reg, 0, 1)}, between(m.ICMPTypes)...)
+	case m.ErrorBits != 0:
+		s, mask := sets[dataplane.AntispoofSetBehind], dataplane.NetMask(m.ErrorBits).AsSlice()
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: unix.NFT_REG32_00},
+			inside(unix.NFT_REG32_01, dataplane.ErrorDestination, 4),
+			&expr.Bitwise{SourceRegister: unix.NFT_REG32_01, DestRegister: unix.NFT_REG32_01, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+			&expr.Immediate{Register: unix.NFT_REG32_02, Data: mask},
+			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
+		}
+	case m.InnerICMP:
+		return []expr.Any{inside(reg, dataplane.InnerProtocolOffset, 1), is(expr.CmpOpEq, unix.IPPROTO_ICMP)}
+	case m.InnerRest:
+		return []expr.Any{
+			inside(reg, dataplane.InnerFragmentOffset, 2),
+			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, offset), Xor: make([]byte, 2)}, is(expr.CmpOpNeq, 0, 0),
+		}
+	case m.InnerOptions:
+		return []expr.Any{inside(reg, dataplane.InnerHeaderOffset, 1), is(expr.CmpOpNeq, noOptions)}
+	case m.InnerTypes.Max != 0:
+		return append([]expr.Any{inside(reg, dataplane.InnerICMPOffset, 1)}, between(m.InnerTypes)...)
+	case m.InnerErrorTo.IsValid():
+		return []expr.Any{inside(reg, dataplane.InnerErrorOffset, 4), is(expr.CmpOpEq, m.InnerErrorTo.AsSlice()...)}
+	case m.InnerErrorBits != 0:
+		return senderOf(dataplane.InnerErrorOffset, m.InnerErrorBits, sets)
+	}
+	return nil
+}
+
+// alterPeers adds and removes single elements.
+func alterPeers(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplane.Antispoof) error {
+	peers, behind := sets[dataplane.AntispoofSetPeers], sets[dataplane.AntispoofSetBehind]
+	gone, added := dataplane.Without(have.Behind, want.Behind), dataplane.Without(want.Behind, have.Behind)
+	return errors.Join(
+		peerElements(gone, func(e []nftables.SetElement) error { return tx.SetDeleteElements(peers, e) }),
+		peerElements(added, func(e []nftables.SetElement) error { return tx.SetAddElements(peers, e) }),
+		innerElements(asInner(gone), func(e []nftables.SetElement) error { return tx.SetDeleteElements(behind, e) }),
+		innerElements(asInner(added), func(e []nftables.SetElement) error { return tx.SetAddElements(behind, e) }))
+}
+
+// asInner returns networks as elements of a set such as "inner": "behind" has the same type.
+func asInner(nets []dataplane.PeerNet) (out []dataplane.InnerSource) {
+	for _, n := range nets {
+		out = append(out, dataplane.InnerSource{Outer: n.Peer, Net: n.Net})
+	}
+	return out
+}
+
+// peerElements calls do with elements of the map "peers", some at a time.
+func peerElements(nets []dataplane.PeerNet, do func([]nftables.SetElement) error) error {
+	return valued(nets, func(n dataplane.PeerNet) (netip.Prefix, string, []byte) { return n.Net, "", n.Peer.AsSlice() }, do)
+}
+
+// readPeers returns the elements of the map "peers", sorted. An element that no plan can have is zero, and so is one more if the set "behind"
+// has others.
+func readPeers(peers, behind [][]byte) (out []dataplane.PeerNet) {
+	intervals(peers, func(n netip.Prefix, b bound) {
+		var p dataplane.PeerNet
+		if ip, ok := netip.AddrFromSlice(b.value); ok && n.IsValid() {
+			p = dataplane.PeerNet{Net: n, Peer: ip}
+		}
+		out = append(out, p)
+	})
+	slices.SortFunc(out, dataplane.PeerNet.Compare)
+	same := asInner(out)
+	slices.SortFunc(same, dataplane.InnerSource.Compare)
+	if !slices.Equal(same, readInner(behind)) {
+		out = append(out, dataplane.PeerNet{})
+	}
+	return out
+}
