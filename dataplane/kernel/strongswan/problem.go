@@ -18,7 +18,8 @@ const (
 	NoKey         Problem = "AUTHENTICATION_FAILED: no key for the identity of the other end"
 	Refused       Problem = "NO_PROPOSAL_CHOSEN: refused by the other end"
 	NoProposal    Problem = "NO_PROPOSAL_CHOSEN: refused by this end"
-	OtherNetworks Problem = "TS_UNACCEPTABLE: the other end has other traffic selectors"
+	OtherNetworks Problem = "TS_UNACCEPTABLE: the other end has other traffic selectors, or cannot use these: its own status says so"
+	NoAddress     Problem = "TS_UNACCEPTABLE: the other end selects a part of a local network in which this end has no address, which ESP in userspace needs: give both ends the same networks"
 	NoCipher      Problem = "the kernel lacks the cipher"
 	NoAnswer      Problem = "no answer from the other end"
 )
@@ -35,6 +36,7 @@ var signs = []struct {
 	{"no acceptable proposal found", NoProposal},
 	{"IPsec SA (SAD) in kernel", NoCipher},
 	{"received TS_UNACCEPTABLE", OtherNetworks},
+	{"error installing route with policy", NoAddress},
 	{"giving up after", NoAnswer},
 }
 

@@ -15,7 +15,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	for _, d := range n.Devices {
 		up[d.Name] = d.Up
 		for _, p := range d.Addrs {
-			if !d.Loopback && p.Addr().Is4() {
+			if !d.Loopback && d.Name != dataplane.CNFStandInDevice && p.Addr().Is4() {
 				w.Addrs = append(w.Addrs, cnf.Addr{Device: d.Name, Prefix: p})
 			}
 		}
