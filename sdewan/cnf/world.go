@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/sdewan/rest"
 )
 
 // World is the input of a plan besides what the REST API has received: the pod's devices, and what is known of them.
@@ -24,6 +25,9 @@ type World struct {
 	API []netip.AddrPort
 	// IPsec is the engine that handles IPsec packets in the pod.
 	IPsec dataplane.Engine
+	// Left are the connections of IPsec that have just left the configuration, as they were, without secrets. Packets for their networks are
+	// dropped: a connection that is created again at once, or changed, has nothing sent in clear meanwhile.
+	Left []rest.Remote
 	// Resolved has the IPv4 addresses of Service.FullName, as far as they are known.
 	Resolved map[string]netip.Addr
 }
