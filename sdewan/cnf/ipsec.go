@@ -21,11 +21,13 @@ import (
 //
 // A tunnel to everything (0.0.0.0/0) takes only packets from its local networks: the CNF has to reach its own neighbours.
 
-// What upstream's strongSwan uses (ipsec.conf of OpenWrt).
+// What upstream's strongSwan uses (ipsec.conf of OpenWrt), except that it notices only after 30 seconds that the other end is silent. An end
+// whose strongSwan was killed answers no packet of the old keys, so that the tunnel is away until this end has given up: after dpdDelay, and
+// the tries of dataplane/kernel/strongswan (conf.go).
 const (
 	ikeLifetime = 3 * time.Hour
 	espLifetime = time.Hour
-	dpdDelay    = 30 * time.Second
+	dpdDelay    = 10 * time.Second
 )
 
 // tunnelMTU is the MTU of the device of tunnels: 1500 bytes, less at most 37 bytes of ESP, 8 of UDP and 20 of IPv4, and less a reserve of 35

@@ -47,3 +47,19 @@ func TestIPsecPartOfANetwork(t *testing.T) {
 	require.Contains(t, edge.remote("hub").Message, "its own status says so")
 	require.Contains(t, hub.remote("edge-1").Message, "in which this end has no address")
 }
+
+// An end that was killed has forgotten the tunnel: it is back within about 20 seconds.
+func TestIPsecOtherEndIsKilled(t *testing.T) {
+	hub, edge := sites(t)
+	pair(hub, edge)
+	hub.sync()
+	edge.sync()
+	edge.up()
+	hub.ns.Run(`for p in $(pidof charon-systemd); do [ "$(readlink /proc/$p/ns/net)" != "$(readlink /proc/self/ns/net)" ] || { kill -9 $p; while [ -e /proc/$p ]; do sleep 0.05; done; }; done`)
+	killed := time.Now()
+	hub.sync()
+	hub.up()
+	t.Logf("the tunnel is back after %v", time.Since(killed))
+	require.Less(t, time.Since(killed), 24*time.Second)
+	edge.private(edge.app, "10.1.0.2", true)
+}
