@@ -153,6 +153,9 @@ func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.
 		for _, k := range id.Keys {
 			o.Keys = append(o.Keys, secret.Bytes(k))
 		}
+		for _, doubt := range r.Doubts(p.world.Now) { // the tunnel is tried all the same
+			p.problem(rest.Remotes, r.Name, "%s", doubt)
+		}
 	default:
 		note(fmt.Errorf("authentication_method %q is neither psk nor pubkey", r.Auth))
 	}

@@ -1,9 +1,11 @@
 package cnf
 
 import (
+	"crypto/x509"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -232,4 +234,24 @@ func TestConnectionsThatHaveLeft(t *testing.T) {
 	state, _ := Plan(rest.Config{Stopped: []string{"ipsec"}}, w)
 	alone, _ := Plan(rest.Config{Stopped: []string{"ipsec"}}, World{IPsec: w.IPsec})
 	require.Equal(t, alone, state, "a stopped service ends it")
+}
+
+// A certificate that the other end cannot accept is a problem, although the tunnel is tried.
+func TestCertificatesThatAreNotAccepted(t *testing.T) {
+	ca, caKey := certificate(t, "ca", nil, nil)
+	c, k := certificate(t, "edge", ca, caKey)
+	der, err := x509.MarshalPKCS8PrivateKey(k)
+	require.NoError(t, err)
+	r := rest.Remote{Name: "hub", Gateway: "192.0.2.1", Auth: "pubkey", LocalCert: encode("CERTIFICATE", c.Raw), LocalKey: encode("PRIVATE KEY", der), CA: encode("CERTIFICATE", ca.Raw), LocalID: "CN=edge",
+		Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "start", RemoteSubnet: "10.1.0.0/24"}}}
+	w := World{IPsec: dataplane.Engine{Name: dataplane.EngineKernel}, Now: c.NotBefore.Add(time.Minute)}
+	_, report := planned(t, w, nil, r)
+	require.Empty(t, report)
+	w.Now = c.NotAfter.Add(time.Second)
+	text, report := planned(t, w, nil, r)
+	require.Contains(t, report, `ipsec/remotes/hub: local_public_cert: certificate 1 ("CN=edge") has expired, at `)
+	require.Contains(t, text, "remote_addrs = 192.0.2.1")
+	w.Now, r.LocalID = time.Time{}, "edge.test"
+	_, report = planned(t, w, nil, r)
+	require.Equal(t, `ipsec/remotes/hub: local_identifier: the certificate in local_public_cert does not contain "edge.test": specify its subject ("CN=edge") or one of its alternative names, or nothing`, report)
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"time"
 
 	"subctl/dataplane"
 	"subctl/sdewan/rest"
@@ -23,6 +24,8 @@ type World struct {
 	// API are the addresses and ports at which the pod serves its REST API and the probe of its readiness. Nothing in a plan concerns
 	// their packets, as far as they come from the network of the address: see control.go.
 	API []netip.AddrPort
+	// Now is the time, by which certificates are judged, or zero if it is unknown.
+	Now time.Time
 	// IPsec is the engine that handles IPsec packets in the pod.
 	IPsec dataplane.Engine
 	// Left are the connections of IPsec that have just left the configuration, as they were, without secrets. Packets for their networks are

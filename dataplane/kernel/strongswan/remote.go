@@ -243,7 +243,11 @@ func (i *Instance) RemoteStates() ([]dataplane.RemoteState, error) {
 		if !ok {
 			continue
 		}
-		st := dataplane.RemoteState{Name: name, Message: string(i.Problem(conn))}
+		problem := i.Problem(conn)
+		if c.Certificates && problem == WrongKey {
+			problem = WrongCert
+		}
+		st := dataplane.RemoteState{Name: name, Message: string(problem)}
 		for _, sa := range sas[conn] {
 			if st.State == "" || sa.State == "ESTABLISHED" {
 				st.State, st.Local, st.Remote, st.LocalID, st.RemoteID, st.Age = sa.State, sa.Local, sa.Remote, sa.LocalID, sa.RemoteID, sa.Age

@@ -187,7 +187,7 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 		}
 	}
 	config := a.Config()
-	world.Left = a.memory.note(config, time.Now(), a.linger)
+	world.Left = a.memory.note(config, world.Now, a.linger)
 	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
 	if err == nil || a.Ready() { // not before the kernel holds rules

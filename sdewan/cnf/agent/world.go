@@ -38,6 +38,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	}
 	w.API = a.served(w)
 	now := time.Now()
+	w.Now = now
 	for i, at := range a.Attachments {
 		f := cnf.Interface{Name: at.Device, Device: at.Device, Up: up[at.Device]}
 		for _, g := range []netip.Addr{a.Uplinks[at.Network].Gateway, at.Gateway, gateways[at.Device]} {
