@@ -126,6 +126,8 @@ const (
 	// CNFTunnelDevice is the device of a CNF's IPsec tunnels, like IPsecDevice. The name is the one that strongSwan with userspace ESP gives its
 	// device, to which it adds the virtual addresses of the CNF.
 	CNFTunnelDevice = "ipsec0"
+	// CNFStandInDevice has addresses of networks behind a CNF, which are not the CNF's own: strongSwan with userspace ESP needs them.
+	CNFStandInDevice = "ipsec-stand-in"
 	// TunnelMark is the bit of the packet mark of what the IPsec daemon of a CNF sends, so that it does not enter the tunnels itself. It
 	// is far from UplinkMask, and from the small numbers that people choose.
 	TunnelMark = 0x40000000

@@ -2,8 +2,10 @@ package sdewan
 
 import (
 	"net/netip"
+	"time"
 
 	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/sdewan/rest"
 )
 
 // Check returns the mistakes of a rule that a CNF would report and that the schema does not find, such as certificates that do not match their
@@ -32,4 +34,14 @@ func Check(r Rule) error {
 		return err
 	}
 	return k.Collection.Check(o)
+}
+
+// Doubts returns why a rule that Check accepts does not work at a time, such as certificates that have expired.
+func Doubts(r Rule, now time.Time) []string {
+	if k, ok := KindOf(r); ok && k.Collection == rest.Remotes {
+		if o, err := k.Render(r, nil); err == nil {
+			return rest.Trimmed(o).(*rest.Remote).Doubts(now)
+		}
+	}
+	return nil
 }

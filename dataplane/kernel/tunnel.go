@@ -100,27 +100,47 @@ func (s tunnels) del(old dataplane.Object) error {
 }
 
 // standInAddrs gives the pod an address in each local network of a connection in which it has none: ESP in userspace refuses a
-// tunnel otherwise (kernel_libipsec_ipsec.c, install_route). It is the address of the network itself, which nobody else has, and never
-// the source of a packet, as its scope is that of the host. The addresses end with the pod.
+// tunnel otherwise (kernel_libipsec_ipsec.c, install_route). Any address may be a host's, also that of the network itself, such as the only
+// one of a /32. So the pod does not take it for its own: the local route, by which the kernel would answer ARP and deliver packets,
+// is moved to charon's table, which is looked up last; there charon's routes find it. charon ignores addresses of the scopes host and link. The
+// device is newer than the pod's others, so that the kernel prefers their addresses as sources of the pod's own packets.
 func (s tunnels) standInAddrs(r dataplane.IKERemote) error {
-	have, err := netlink.Whole(func() ([]vnl.Addr, error) { return s.nl.AddrList(nil, vnl.FAMILY_V4) })
+	all, err := netlink.Whole(func() ([]vnl.Addr, error) { return s.nl.AddrList(nil, vnl.FAMILY_V4) })
 	if err != nil {
 		return fmt.Errorf("listing addresses: %w", err)
 	}
+	have := slices.DeleteFunc(all, func(a vnl.Addr) bool { return a.Scope >= unix.RT_SCOPE_LINK })
 	for _, c := range r.Children {
 		for _, n := range c.LocalTS {
-			if slices.ContainsFunc(have, func(a vnl.Addr) bool { return n.Contains(netlink.Addr(a.IP)) }) {
-				continue
-			}
-			lo, err := s.nl.LinkByName("lo")
-			if err != nil {
-				return err
-			}
-			a := &vnl.Addr{IPNet: ipNet(netip.PrefixFrom(n.Masked().Addr(), n.Addr().BitLen())), Scope: unix.RT_SCOPE_HOST}
-			if err := s.nl.AddrReplace(lo, a); err != nil {
-				return fmt.Errorf("adding the address %v: %w", a.IPNet, err)
+			if !slices.ContainsFunc(have, func(a vnl.Addr) bool { return n.Contains(netlink.Addr(a.IP)) }) {
+				if err := s.standInAddr(n.Masked().Addr()); err != nil {
+					return fmt.Errorf("adding an address in %v: %w", n, err)
+				}
 			}
 		}
 	}
 	return nil
+}
+
+func (s tunnels) standInAddr(ip netip.Addr) error {
+	dev, err := s.nl.LinkByName(dataplane.CNFStandInDevice)
+	if netlink.Gone(err) {
+		if err := addStandIn(s.nl, dataplane.CNFStandInDevice); err != nil {
+			return err
+		}
+		dev, err = s.nl.LinkByName(dataplane.CNFStandInDevice)
+	}
+	if err != nil {
+		return err
+	}
+	own := ipNet(netip.PrefixFrom(ip, ip.BitLen()))
+	local := vnl.Route{LinkIndex: dev.Attrs().Index, Dst: own, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Table: dataplane.CharonTable}
+	if err := s.nl.RouteReplace(&local); err != nil {
+		return err
+	}
+	if err := s.nl.AddrReplace(dev, &vnl.Addr{IPNet: own, Scope: unix.RT_SCOPE_SITE}); err != nil {
+		return err
+	}
+	local.Table = unix.RT_TABLE_LOCAL
+	return netlink.OrGone(s.nl.RouteDel(&local))
 }

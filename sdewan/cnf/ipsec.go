@@ -21,11 +21,13 @@ import (
 //
 // A tunnel to everything (0.0.0.0/0) takes only packets from its local networks: the CNF has to reach its own neighbours.
 
-// What upstream's strongSwan uses (ipsec.conf of OpenWrt).
+// What upstream's strongSwan uses (ipsec.conf of OpenWrt), except that it notices only after 30 seconds that the other end is silent. An end
+// whose strongSwan was killed answers no packet of the old keys, so that the tunnel is away until this end has given up: after dpdDelay, and
+// the tries of dataplane/kernel/strongswan (conf.go).
 const (
 	ikeLifetime = 3 * time.Hour
 	espLifetime = time.Hour
-	dpdDelay    = 30 * time.Second
+	dpdDelay    = 10 * time.Second
 )
 
 // tunnelMTU is the MTU of the device of tunnels: 1500 bytes, less at most 37 bytes of ESP, 8 of UDP and 20 of IPv4, and less a reserve of 35
@@ -34,9 +36,18 @@ const tunnelMTU = 1400
 
 // ipsec plans the connections of IPsec, and what leads packets into them.
 func (p *plan) ipsec() {
-	if len(p.config.Remotes) == 0 || !p.runs("ipsec") {
+	if !p.runs("ipsec") {
 		return
 	}
+	p.tunnels.led = map[netip.Prefix]bool{}
+	if len(p.config.Remotes) > 0 {
+		p.remotes()
+	}
+	p.left()
+}
+
+// remotes plans the connections.
+func (p *plan) remotes() {
 	runs := p.world.IPsec.Name != ""
 	if p.tunnels.exist = runs; runs {
 		p.put(dataplane.IKEDaemon{Port: dataplane.IPsecPort, IKEPort: dataplane.IKEPort, Device: dataplane.CNFTunnelDevice, Mark: dataplane.TunnelMark})
@@ -67,6 +78,33 @@ func (p *plan) ipsec() {
 		}
 		p.tunnels.carriers = append(p.tunnels.carriers, p.carriers(o.Gateway)...)
 	}
+}
+
+// left drops packets for the networks of connections that have just left, except where the network of another connection contains the network.
+func (p *plan) left() {
+	report, led := p.report, p.tunnels.led
+	for i := range p.world.Left {
+		r := &p.world.Left[i]
+		o, wrong, _ := p.remote(r) // an error is that it has no key any more
+		for _, c := range slices.Concat(o.Children, wrong) {
+			if c.Mode != dataplane.TunnelMode {
+				continue
+			}
+			nets := slices.DeleteFunc(networks(r, c, o.Pools), func(n netip.Prefix) bool { return contained(n, led) })
+			p.toTunnel(r, c, nets, false)
+		}
+	}
+	p.report = report // what was wrong with them is of no interest now
+}
+
+// contained reports whether a set has a network, or a larger one that contains it.
+func contained(n netip.Prefix, in map[netip.Prefix]bool) bool {
+	for bits := n.Bits(); bits >= 0; bits-- {
+		if larger, _ := n.Addr().Prefix(bits); in[larger] {
+			return true
+		}
+	}
+	return false
 }
 
 // severalKeys reports whether Remotes have different pre-shared keys.
@@ -114,6 +152,9 @@ func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.
 		}
 		for _, k := range id.Keys {
 			o.Keys = append(o.Keys, secret.Bytes(k))
+		}
+		for _, doubt := range r.Doubts(p.world.Now) { // the tunnel is tried all the same
+			p.problem(rest.Remotes, r.Name, "%s", doubt)
 		}
 	default:
 		note(fmt.Errorf("authentication_method %q is neither psk nor pubkey", r.Auth))
@@ -201,23 +242,40 @@ func (p *plan) unused(r *rest.Remote, c *rest.Connection) {
 	}
 }
 
+// networks returns the networks whose packets are sent into a child.
+func networks(r *rest.Remote, c dataplane.IKEChild, pools []dataplane.Pool) []netip.Prefix {
+	if len(c.RemoteTS) > 0 {
+		return slices.Clone(c.RemoteTS)
+	}
+	var nets []netip.Prefix // the virtual addresses of the other ends, or their own
+	for _, pool := range pools {
+		nets = append(nets, prefixes(pool)...)
+	}
+	if ip, err := parseIP(r.Gateway); err == nil && len(nets) == 0 {
+		nets = append(nets, netip.PrefixFrom(ip, ip.BitLen()))
+	}
+	return nets
+}
+
 // lead leads packets into a child, and drops them while there is no tunnel.
 func (p *plan) lead(r *rest.Remote, c dataplane.IKEChild, pools []dataplane.Pool, runs bool) {
-	nets := c.RemoteTS
-	if len(nets) == 0 { // the virtual addresses of the other ends, or their own
-		for _, pool := range pools {
-			nets = append(nets, prefixes(pool)...)
-		}
-		if ip, err := parseIP(r.Gateway); err == nil && len(nets) == 0 {
-			nets = append(nets, netip.PrefixFrom(ip, ip.BitLen()))
-		}
-		if len(nets) == 0 {
-			p.problem(rest.Remotes, r.Name, "connection %s: no packets are sent into the tunnel: remote_subnet, remote_sourceip or the address of the gateway is needed", c.Name)
-		}
+	nets := networks(r, c, pools)
+	if len(nets) == 0 {
+		p.problem(rest.Remotes, r.Name, "connection %s: no packets are sent into the tunnel: remote_subnet, remote_sourceip or the address of the gateway is needed", c.Name)
 	}
 	if slices.ContainsFunc(r.Connections, func(conn rest.Connection) bool { return conn.Name == c.Name && conn.LocalFirewall == "yes" }) {
 		p.tunnels.open = append(p.tunnels.open, openTunnel{r.Name, c.LocalTS, nets})
 	}
+	for _, n := range nets {
+		if n.Bits() > 0 {
+			p.tunnels.led[n] = true
+		}
+	}
+	p.toTunnel(r, c, nets, runs)
+}
+
+// toTunnel routes packets for networks to the device of tunnels, if it runs, and drops them otherwise.
+func (p *plan) toTunnel(r *rest.Remote, c dataplane.IKEChild, nets []netip.Prefix, runs bool) {
 	for _, n := range nets {
 		table, rules := dataplane.TunnelTable, []dataplane.PolicyRule{{Priority: dataplane.TunnelPriority, Not: true, Mark: dataplane.TunnelMark, Mask: dataplane.TunnelMark}}
 		if n.Bits() == 0 {

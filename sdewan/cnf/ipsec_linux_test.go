@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -248,8 +249,22 @@ func TestIPsecHubAndEdge(t *testing.T) {
 	edge.config.Remotes[0].LocalCert, edge.config.Remotes[0].LocalKey = encode("CERTIFICATE", c.Raw), encode("PRIVATE KEY", der)
 	edge.sync()
 	edge.private(edge.ns, "10.1.0.2", false)
-	require.Eventually(t, func() bool { return edge.remote("hub").Message != "" }, 20*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return edge.remote("hub").Message != "" && hub.remote("edges").Message != "" }, 20*time.Second, 100*time.Millisecond)
+	require.Contains(t, edge.remote("hub").Message, "the other end does not accept the certificate of this end")
+	require.Contains(t, hub.remote("edges").Message, "this end does not accept the certificate of the other end")
 	require.False(t, edge.remote("hub").Children[0].Up)
+
+	// A certificate of an authority with a name that the hub does not know.
+	unknown, unknownKey := certificate(t, "elsewhere", nil, nil)
+	c, k = certificate(t, "other", unknown, unknownKey)
+	der, err = x509.MarshalPKCS8PrivateKey(k)
+	require.NoError(t, err)
+	edge.config.Remotes[0].LocalCert, edge.config.Remotes[0].LocalKey = encode("CERTIFICATE", c.Raw), encode("PRIVATE KEY", der)
+	hub.config.Remotes[0].Gateway = "%any" // the same, but it is loaded anew and so has no message yet
+	edge.sync()
+	require.Eventually(t, func() bool {
+		return strings.Contains(edge.remote("hub").Message, "the other end does not accept the certificate") && strings.Contains(hub.remote("edges").Message, "this end does not accept the certificate")
+	}, 20*time.Second, 100*time.Millisecond)
 }
 
 // Packets of all sizes pass, also over a WAN with a smaller MTU, whether or not the firewall limits the segments of TCP.

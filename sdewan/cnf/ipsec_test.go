@@ -1,9 +1,11 @@
 package cnf
 
 import (
+	"crypto/x509"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -198,4 +200,58 @@ func TestHostileConnections(t *testing.T) {
 			require.NotContains(t, text, "dev ipsec0 ")
 		})
 	}
+}
+
+// Packets for the networks of connections that have just left are dropped, without a word, unless another tunnel takes them.
+func TestConnectionsThatHaveLeft(t *testing.T) {
+	remote := func(name, local, subnet string) rest.Remote {
+		return rest.Remote{Name: name, Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
+			{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: local, RemoteSubnet: subnet, LocalFirewall: "yes"}}}
+	}
+	left := []rest.Remote{remote("hub", "10.2.0.0/24", "10.1.0.0/24"), remote("all", "10.3.0.0/24", "0.0.0.0/0"), remote("wrong", "", "10.4.0.0/16, 2001:db8::/32"), remote("none", "", "0.0.0.0/0"),
+		{Name: "pool", Gateway: "any", Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "add", RemoteSourceIP: "172.16.0.1-172.16.0.1"}}}}
+	for i := range left {
+		left[i].Auth, left[i].PreSharedKey = "", ""
+	}
+	w := World{IPsec: dataplane.Engine{Name: dataplane.EngineKernel}, Left: left}
+	text, report := planned(t, w, nil)
+	require.Empty(t, report)
+	for _, want := range []string{
+		"blackhole 10.1.0.0/24 table 39", "blackhole 10.4.0.0/16 table 39", "blackhole 172.16.0.1/32 table 39", "from 10.3.0.0/24", "blackhole 0.0.0.0/0 table 38", "not from all fwmark 0x40000000/0x40000000 lookup 39",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, "ipsec0")
+	require.NotContains(t, text, "nft", "the firewall does not know them")
+
+	// Others are there. A larger network contains one that has left, which a blackhole must not cut out of it.
+	text, report = planned(t, w, nil, remote("hub", "10.2.0.0/24", "10.0.0.0/14"))
+	require.Empty(t, report)
+	require.NotContains(t, text, "blackhole 10.1.0.0/24")
+	require.Contains(t, text, "10.0.0.0/14 table 39 dev ipsec0")
+	require.Contains(t, text, "blackhole 10.4.0.0/16")
+
+	state, _ := Plan(rest.Config{Stopped: []string{"ipsec"}}, w)
+	alone, _ := Plan(rest.Config{Stopped: []string{"ipsec"}}, World{IPsec: w.IPsec})
+	require.Equal(t, alone, state, "a stopped service ends it")
+}
+
+// A certificate that the other end cannot accept is a problem, although the tunnel is tried.
+func TestCertificatesThatAreNotAccepted(t *testing.T) {
+	ca, caKey := certificate(t, "ca", nil, nil)
+	c, k := certificate(t, "edge", ca, caKey)
+	der, err := x509.MarshalPKCS8PrivateKey(k)
+	require.NoError(t, err)
+	r := rest.Remote{Name: "hub", Gateway: "192.0.2.1", Auth: "pubkey", LocalCert: encode("CERTIFICATE", c.Raw), LocalKey: encode("PRIVATE KEY", der), CA: encode("CERTIFICATE", ca.Raw), LocalID: "CN=edge",
+		Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "start", RemoteSubnet: "10.1.0.0/24"}}}
+	w := World{IPsec: dataplane.Engine{Name: dataplane.EngineKernel}, Now: c.NotBefore.Add(time.Minute)}
+	_, report := planned(t, w, nil, r)
+	require.Empty(t, report)
+	w.Now = c.NotAfter.Add(time.Second)
+	text, report := planned(t, w, nil, r)
+	require.Contains(t, report, `ipsec/remotes/hub: local_public_cert: certificate 1 ("CN=edge") has expired, at `)
+	require.Contains(t, text, "remote_addrs = 192.0.2.1")
+	w.Now, r.LocalID = time.Time{}, "edge.test"
+	_, report = planned(t, w, nil, r)
+	require.Equal(t, `ipsec/remotes/hub: local_identifier: the certificate in local_public_cert does not contain "edge.test": specify its subject ("CN=edge") or one of its alternative names, or nothing`, report)
 }

@@ -16,6 +16,7 @@ type tunnels struct {
 	exist    bool
 	carriers []string // the devices that carry them; the first that is in a zone counts
 	open     []openTunnel
+	led      map[netip.Prefix]bool // the networks whose packets are sent into tunnels, without 0.0.0.0/0
 }
 
 // openTunnel is a tunnel whose packets are accepted whatever zones say (local_firewall).

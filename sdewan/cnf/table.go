@@ -35,6 +35,7 @@ var bases = []base{
 	{"uplink_translated", "filter", "prerouting", -90},
 	{"mark_input", "filter", "input", -150},
 	{"fw_input", "filter", "input", 0},
+	{"uplink_lost", "filter", "forward", -151},
 	{"mark_forward", "filter", "forward", -150},
 	{"mss_forward", "filter", "forward", -149},
 	{"fw_forward", "filter", "forward", 0},

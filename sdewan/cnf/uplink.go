@@ -19,8 +19,9 @@ import (
 // the address of an uplink that is online leaves through it, as answers would return there: so does its end of a tunnel that was idle for so long
 // that connection tracking has forgotten it. For the others the first rule decides that matches, by its policy. Connections that
 // have begun before stay where they are, whatever changes, with one exception: if the uplink of a connection goes offline, its next packet
-// chooses again. (mwan3 lets such connections run into the dark, unless it is set to forget all connections.) Where addresses are translated, the kernel ends a masqueraded connection that
-// changes its device, and so its next packet begins a new one.
+// chooses again. (mwan3 lets such connections run into the dark, unless it is set to forget all connections.) A TCP connection that was masqueraded to the
+// address of the uplink is reset then, as the other end would not know it from another address. Of other protocols, the kernel drops the packet and ends the
+// masqueraded connection that changes its device, and so the next packet begins a new one.
 //
 // The value of a rule is a constant: only since Linux 6.13 can nftables combine the bits of two marks. So there are chains for
 // each uplink.
@@ -54,6 +55,26 @@ func (p *plan) uplinks() {
 	}
 	p.steer(ups)
 	p.choose(ups)
+	p.lost(ups)
+}
+
+// lost resets the TCP connections that leave through another uplink than the one to whose address they were translated, because it is offline.
+func (p *plan) lost(ups []uplink) {
+	for _, u := range ups {
+		own := p.addresses(u.Device)
+		if u.Online || len(own) == 0 {
+			continue
+		}
+		var others []string
+		for _, o := range ups {
+			if o.Online {
+				others = append(others, o.Device)
+			}
+		}
+		if len(others) > 0 {
+			p.table.add("uplink_lost", u.Name, devices("oifname", others), "meta l4proto tcp ct direction original ct status snat", "ct reply ip daddr "+list(own), "reject with tcp reset")
+		}
+	}
 }
 
 // reach makes sure that an uplink is used only if its gateway is in a network of its device.

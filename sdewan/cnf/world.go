@@ -4,8 +4,10 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"time"
 
 	"subctl/dataplane"
+	"subctl/sdewan/rest"
 )
 
 // World is the input of a plan besides what the REST API has received: the pod's devices, and what is known of them.
@@ -22,8 +24,13 @@ type World struct {
 	// API are the addresses and ports at which the pod serves its REST API and the probe of its readiness. Nothing in a plan concerns
 	// their packets, as far as they come from the network of the address: see control.go.
 	API []netip.AddrPort
+	// Now is the time, by which certificates are judged, or zero if it is unknown.
+	Now time.Time
 	// IPsec is the engine that handles IPsec packets in the pod.
 	IPsec dataplane.Engine
+	// Left are the connections of IPsec that have just left the configuration, as they were, without secrets. Packets for their networks are
+	// dropped: a connection that is created again at once, or changed, has nothing sent in clear meanwhile.
+	Left []rest.Remote
 	// Resolved has the IPv4 addresses of Service.FullName, as far as they are known.
 	Resolved map[string]netip.Addr
 }

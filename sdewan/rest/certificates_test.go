@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"testing"
 	"time"
 
@@ -79,4 +80,43 @@ func TestCheckRemote(t *testing.T) {
 			`connections[0].conn_type: "vti" is not one of tunnel, transport; connections[0].mode: required; connections[1].local_subnet: "x" is neither an address nor a network such as 192.0.2.0/24; `+
 			`connections[1].local_sourceip: "%conf" is neither %config, nor an address, a network, or a range such as 192.0.2.30-192.0.2.45; connections[1].remote_sourceip: "1-2" is neither %config, nor an address, a network, or a range such as 192.0.2.30-192.0.2.45; `+
 			`connections[1].local_firewall: "1" is not one of yes, no; connections[1].mark: "m" is not a mark such as 0x10 or 0x10/0xff; connections[1].name: another connection is named "a"`)
+}
+
+// A certificate that other ends do not accept is known, and only such a one.
+func TestDoubts(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"Example"}, CommonName: "edge"}, NotBefore: from, NotAfter: from.AddDate(0, 1, 0),
+		DNSNames: []string{"edge.test", "*.sites.test"}, EmailAddresses: []string{"edge@example.org"}, IPAddresses: []net.IP{net.IPv4(192, 0, 2, 7)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	text := func(block string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: block, Bytes: der}))
+	}
+	o := &Remote{Auth: "pubkey", LocalCert: text("CERTIFICATE", der), LocalKey: text("PRIVATE KEY", pkcs8), CA: text("CERTIFICATE", der)}
+	require.Equal(t, []string{
+		`local_public_cert: certificate 1 ("CN=edge,O=Example") has expired, at 2026-02-01T00:00:00Z: provide a new one`,
+		`shared_ca: certificate 1 ("CN=edge,O=Example") has expired, at 2026-02-01T00:00:00Z: provide a new one`,
+	}, o.Doubts(from.AddDate(0, 2, 0)))
+	require.Contains(t, o.Doubts(from.Add(-time.Second))[0], "is not valid before 2026-01-01T00:00:00Z")
+	for id, known := range map[string]bool{
+		"": true, "%any": true, "edge.test": true, "@EDGE.test": true, "a.sites.test": true, "edge@example.org": true, "192.0.2.7": true, "O=Example, CN=edge": true, "/CN=edge/O=Example": true, "keyid:00": true,
+		"asn1dn:#30": true, "O=*, CN=edge": true,
+		"edge": false, "hub.test": false, "hub@example.org": false, "192.0.2.8": false, "2001:db8::1": false, "CN=edge": false, "O=Example, CN=hub": false, "C=CH, O=Example, CN=edge": false,
+	} {
+		o.LocalID = id
+		if doubts := o.Doubts(time.Time{}); known {
+			require.Empty(t, doubts, id)
+		} else {
+			require.Len(t, doubts, 1, id)
+			require.Contains(t, doubts[0], "local_identifier: the certificate in local_public_cert does not contain")
+		}
+	}
+	require.Empty(t, (&Remote{Auth: "psk"}).Doubts(from))
+	require.Empty(t, (&Remote{Auth: "pubkey", LocalCert: "x"}).Doubts(from))
 }

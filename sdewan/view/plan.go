@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"subctl/dataplane"
 	"subctl/sdewan"
@@ -34,7 +35,7 @@ func world(annotations map[string]string, offline []string) (cnf.World, error) {
 	attached, err := sdewan.ParseAttachments(annotations[sdewan.NetworksAnnotation])
 	uplinks, uplinkErr := sdewan.ParseUplinks([]byte(annotations[sdewan.UplinksAnnotation]))
 	errs := []error{err, uplinkErr}
-	w := cnf.World{Default: clusterDevice, IPsec: dataplane.Engine{Name: dataplane.EngineKernel}}
+	w := cnf.World{Default: clusterDevice, Now: time.Now(), IPsec: dataplane.Engine{Name: dataplane.EngineKernel}}
 	for _, a := range attached {
 		f := cnf.Interface{Name: a.Device, Device: a.Device, Gateway: a.Gateway, Up: true, Online: !slices.Contains(offline, a.Network)}
 		if u, ok := uplinks[a.Network]; ok && u.Gateway.IsValid() {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,7 +19,7 @@ import (
 )
 
 // dependencies allows rules that refer only to rules of the same CNF that exist, and deletions of rules to which none refers. A rule that is being
-// deleted counts as deleted. It also refuses the mistakes that sdewan.Check finds.
+// deleted counts as deleted. It also refuses the mistakes that sdewan.Check finds, and warns of those that sdewan.Doubts finds.
 type dependencies struct {
 	cached, live client.Reader
 	exempt       []string
@@ -47,7 +48,10 @@ func (w *dependencies) Handle(ctx context.Context, req admission.Request) admiss
 	if len(refusals) > 0 {
 		return admission.Denied(strings.Join(refusals, "; "))
 	}
-	return admission.Allowed("")
+	if after == nil || after.GetDeletionTimestamp() != nil {
+		return admission.Allowed("")
+	}
+	return admission.Allowed("").WithWarnings(sdewan.Doubts(after, time.Now())...)
 }
 
 // change returns what is wrong with a new or changed rule.

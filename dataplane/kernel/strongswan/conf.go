@@ -37,7 +37,8 @@ const header = "# subctl: "
 //   - allow_peer_ts: a tunnel may lead to its other end itself, as its packets are told apart by their mark.
 //   - threads: ESP in userspace keeps several busy for good.
 //   - retransmit_*: a try every 1 to 5 seconds, and after 18 seconds without an answer
-//     another attempt from the beginning (the default would take 165 s).
+//     another attempt from the beginning (the default would take 165 s). A CNF, whose Settings have a Mark, tries as often within 10
+//     seconds: seven times, so that a link that loses a fifth of the packets each way breaks one exchange in a thousand.
 //   - reuse_ikesa: what is started anew, under other settings or another key, is negotiated
 //     from the beginning, beside what is in use. The children of a dataplane.IKERemote have one IKE security association,
 //     though, and what has other settings has another name.
@@ -53,11 +54,12 @@ func conf(s Settings, dir string) []byte {
 		level = "default = 1\n      ike = 2\n      chd = 2\n      cfg = 2\n      knl = 2"
 	}
 	virtual, mark, unmarked, reuse := "install_virtual_ip = no", "", "", "no"
+	timeout, base := "1.0", "1.3"
 	if s.Device != "" {
 		virtual = "install_virtual_ip = yes\n  install_virtual_ip_on = " + s.Device
 	}
 	if s.Mark != 0 {
-		reuse = "yes"
+		reuse, timeout, base = "yes", "0.8", "1.2"
 		mark = fmt.Sprintf("\n      fwmark = %#x/%#x", s.Mark, s.Mark)
 		unmarked = fmt.Sprintf("\n    kernel-netlink {\n      fwmark = !%#x/%#x\n    }\n    %s {\n      allow_peer_ts = yes\n    }", s.Mark, s.Mark, libipsec)
 	}
@@ -72,8 +74,8 @@ charon-systemd {
   install_routes = no
   %s
   threads = 16
-  retransmit_timeout = 1.0
-  retransmit_base = 1.3
+  retransmit_timeout = %s
+  retransmit_base = %s
   retransmit_limit = 5
   retransmit_tries = 6
   reuse_ikesa = %s
@@ -99,7 +101,7 @@ charon-systemd {
     }
   }
 }
-`, header, first, plugins, s.Port, s.NATPort, s.Table, s.Priority, virtual, reuse, level, mark, unmarked, viciSocket(dir))
+`, header, first, plugins, s.Port, s.NATPort, s.Table, s.Priority, virtual, timeout, base, reuse, level, mark, unmarked, viciSocket(dir))
 }
 
 // parseConf returns the settings that a strongswan.conf of ours was made from, or the zero

@@ -30,3 +30,22 @@ func TestConf(t *testing.T) {
 	}
 	require.Zero(t, parseConf([]byte("# another program's\n")))
 }
+
+// A CNF finds out soon enough that the other end has forgotten it.
+func TestTriesOfACNF(t *testing.T) {
+	total := func(s Settings) (seconds float64) {
+		value := func(name string) (v float64) {
+			_, text, found := strings.Cut(string(conf(s, "/run/x")), "\n  "+name+" = ")
+			require.True(t, found)
+			_, err := fmt.Sscan(text, &v)
+			require.NoError(t, err)
+			return v
+		}
+		for n, wait := 0.0, value("retransmit_timeout"); n <= value("retransmit_tries"); n++ {
+			seconds, wait = seconds+min(wait, value("retransmit_limit")), wait*value("retransmit_base")
+		}
+		return seconds
+	}
+	require.InDelta(t, 18, total(Settings{NATPort: 4500}), 0.5)
+	require.InDelta(t, 10, total(Settings{NATPort: 4500, Mark: 1}), 0.5)
+}

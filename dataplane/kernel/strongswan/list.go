@@ -16,6 +16,8 @@ type Connection struct {
 	Children  []string  // all of them; several only of a dataplane.IKERemote
 	Transport bool      // whether it is in transport mode
 	IDs       [2]string // the IKE identities of the local and the remote end
+	// Certificates specifies that this end proves its identity by a certificate, and not by a pre-shared key.
+	Certificates bool
 }
 
 // Connections returns the loaded tunnels by name.
@@ -65,6 +67,7 @@ func readConnection(m *vici.Message) (c Connection) {
 	for i, end := range []string{"local-1", "remote-1"} {
 		c.IDs[i] = str(sub(m, end), "id")
 	}
+	c.Certificates = str(sub(m, "local-1"), "class") == "public key"
 	children := sub(m, "children")
 	for _, c.Child = range children.Keys() {
 		c.Transport = str(sub(children, c.Child), "mode") == "TRANSPORT"

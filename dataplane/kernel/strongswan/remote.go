@@ -138,15 +138,14 @@ func (i *Instance) UnloadRemote(name, except string) error {
 func remoteConnection(r dataplane.IKERemote, ifID, mark uint32, userspace bool) (*vici.Message, error) {
 	children := map[string]any{}
 	for _, c := range r.Children {
+		if userspace && c.Start == dataplane.StartTraffic {
+			c.Start = dataplane.StartNow // it has no policies that wait for packets
+		}
 		child, err := section(childSettings(r, c, ifID, mark, userspace))
 		if err != nil {
 			return nil, err
 		}
-		start := c.Start
-		if userspace && start == dataplane.StartTraffic {
-			start = dataplane.StartNow // it has no policies that wait for packets
-		}
-		children[start+":"+c.Name] = child
+		children[c.Start+":"+c.Name] = child
 	}
 	all, err := section(children)
 	if err != nil {
@@ -194,8 +193,11 @@ func childSettings(r dataplane.IKERemote, c dataplane.IKEChild, ifID, mark uint3
 		"rekey_packets": strconv.Itoa(rekeyPackets), "rekey_time": seconds(r.ESPLifetime), "rand_time": seconds(r.ESPLifetime / 20),
 		"life_time": seconds(r.ESPLifetime*5/4 + time.Minute), "start_action": "none", "dpd_action": "clear", "close_action": "none",
 	}
-	if c.Start == dataplane.StartTraffic && !userspace {
+	switch c.Start {
+	case dataplane.StartTraffic:
 		settings["start_action"], settings["dpd_action"], settings["close_action"] = "trap", "trap", "trap"
+	case dataplane.StartNow:
+		settings["dpd_action"] = "restart" // at once; the negotiator may notice only seconds later, and tries again if this fails
 	}
 	if ifID != 0 && c.Mode == dataplane.TunnelMode {
 		id := strconv.FormatUint(uint64(ifID), 10)
@@ -241,7 +243,11 @@ func (i *Instance) RemoteStates() ([]dataplane.RemoteState, error) {
 		if !ok {
 			continue
 		}
-		st := dataplane.RemoteState{Name: name, Message: string(i.Problem(conn))}
+		problem := i.Problem(conn)
+		if c.Certificates && problem == WrongKey {
+			problem = WrongCert
+		}
+		st := dataplane.RemoteState{Name: name, Message: string(problem)}
 		for _, sa := range sas[conn] {
 			if st.State == "" || sa.State == "ESTABLISHED" {
 				st.State, st.Local, st.Remote, st.LocalID, st.RemoteID, st.Age = sa.State, sa.Local, sa.Remote, sa.LocalID, sa.RemoteID, sa.Age

@@ -69,6 +69,8 @@ type Agent struct {
 	passed   func(planned rest.Config) // is called after each pass, by tests
 	trackers []*tracker                // in the order of Attachments; nil for those that are not tracked
 	changes  atomic.Uint64             // the number of calls of Changed
+	linger   time.Duration             // linger, or less in tests
+	memory   memory                    // is used by passes alone
 
 	mu       sync.Mutex
 	ready    bool
@@ -91,7 +93,7 @@ func New(o Options) *Agent {
 	if o.Lookup == nil {
 		o.Lookup = lookup
 	}
-	a := &Agent{Options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), passed: func(rest.Config) {}, resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
+	a := &Agent{Options: o, wake: make(chan struct{}, 1), linger: linger, ended: make(chan struct{}), passed: func(rest.Config) {}, resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
 	for i, at := range o.Attachments {
 		var t *tracker
 		if u := o.Uplinks[at.Network]; len(u.TrackIPs) > 0 {
@@ -153,7 +155,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		if err := a.pass(ctx, target); err != nil && ctx.Err() == nil {
 			wait = retry
 		}
-		timer.Reset(wait)
+		timer.Reset(a.memory.next(time.Now(), wait))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -185,6 +187,7 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 		}
 	}
 	config := a.Config()
+	world.Left = a.memory.note(config, world.Now, a.linger)
 	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
 	if err == nil || a.Ready() { // not before the kernel holds rules

@@ -45,6 +45,9 @@ type site struct {
 // apiAddress is where the REST API would be served.
 const apiAddress = "10.244.0.7:443"
 
+// testLinger is Agent.linger of the CNF.
+const testLinger = 3 * time.Second
+
 // settingsFile is the environment variable by which the test's program becomes a CNF.
 const settingsFile = "CNF_AGENT_TEST"
 
@@ -75,6 +78,7 @@ func runAgent(dir string) error {
 			Connections: kernel.Connections, Neighbours: kernel.Neighbours, Watch: kernel.WatchNetwork, Forward: kernel.Forward,
 		},
 	})
+	a.linger = testLinger
 	go func() {
 		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 			b, err := os.ReadFile(filepath.Join(dir, "config"))

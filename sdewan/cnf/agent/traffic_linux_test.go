@@ -106,6 +106,58 @@ func TestTrafficFailover(t *testing.T) {
 	}
 }
 
+// A TCP connection that was masqueraded to the address of an uplink cannot continue through another one: the client learns it at once. Others
+// continue, and so do all if there is no other uplink.
+func TestTrafficFailoverOfTranslated(t *testing.T) {
+	s := newSite(t)
+	server(t, s.far, "192.0.2.1:80")
+	c := balance("1", "1", "2", "1")
+	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}, {Name: "wan", Network: []string{"net1", "net2"}, Masq: "1"}}
+	c.Forwardings = []rest.Forwarding{{Name: "out", Src: "lan", Dest: "wan"}}
+	// 192.168.1.3 is not masqueraded: it has an address that both uplinks lead to.
+	c.Redirects = []rest.Redirect{{Name: "own", Target: "SNAT", Dest: "wan", SrcIP: "192.168.1.3", SrcDIP: "1.2.3.4", Proto: "tcp"}}
+	s.apply(c)
+	open := func(from, want string) net.Conn {
+		t.Helper()
+		c, seen, err := dial(s.lan, from+":0", "192.0.2.1:80")
+		require.NoError(t, err)
+		require.Equal(t, want, seen)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	s.isp2.Run("ip link set cnf down")
+	s.online("net2", false)
+	waits := open("192.168.1.2", "198.51.100.2")
+	const fault = "nft -f - <<'END'\ntable ip dead { chain in { type filter hook prerouting priority -300; iifname \"cnf\" drop; }; }\nEND"
+	s.isp1.Run(fault)
+	s.online("net1", false)
+	_, err := waits.Write([]byte("x")) // there is no other uplink
+	require.NoError(t, err)
+	time.Sleep(time.Second)
+	s.isp1.Run("nft delete table ip dead")
+	s.online("net1", true)
+	_, err = waits.Read(make([]byte, 1))
+	require.NoError(t, err)
+	s.isp2.Run("ip link set cnf up; ip route replace 192.0.2.0/24 via 10.2.0.2; ip route replace 1.2.3.4 via 203.0.113.2")
+	s.online("net2", true)
+
+	masqueraded, own := open("192.168.1.2", "198.51.100.2"), open("192.168.1.3", "1.2.3.4")
+	s.isp1.Run(fault)
+	s.online("net1", false)
+	s.far.Run("ip route replace 1.2.3.4 via 10.2.0.1")
+	// The server knows no connection from the other address, and its answer to that may not arrive.
+	s.far.Run("nft -f - <<'END'\ntable ip quiet { chain out { type filter hook output priority 0; tcp flags & rst == rst drop; }; }\nEND")
+	start := time.Now()
+	_ = masqueraded.SetDeadline(start.Add(15 * time.Second))
+	_, err = masqueraded.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = masqueraded.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	require.Less(t, time.Since(start), 3*time.Second)
+	alive(t, own)
+	open("192.168.1.2", "203.0.113.2")
+}
+
 // What the CNF itself sends from the address of an uplink leaves through it: without any rule, when the default route of the pod leads elsewhere, and
 // against the policy for others. From other addresses, the rules count.
 func TestTrafficFromAnUplink(t *testing.T) {

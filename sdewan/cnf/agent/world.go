@@ -15,7 +15,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	for _, d := range n.Devices {
 		up[d.Name] = d.Up
 		for _, p := range d.Addrs {
-			if !d.Loopback && p.Addr().Is4() {
+			if !d.Loopback && d.Name != dataplane.CNFStandInDevice && p.Addr().Is4() {
 				w.Addrs = append(w.Addrs, cnf.Addr{Device: d.Name, Prefix: p})
 			}
 		}
@@ -38,6 +38,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	}
 	w.API = a.served(w)
 	now := time.Now()
+	w.Now = now
 	for i, at := range a.Attachments {
 		f := cnf.Interface{Name: at.Device, Device: at.Device, Up: up[at.Device]}
 		for _, g := range []netip.Addr{a.Uplinks[at.Network].Gateway, at.Gateway, gateways[at.Device]} {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -33,8 +34,12 @@ func (c *Client) Update(ctx context.Context, l *rest.Collection, o rest.Object) 
 	return c.write(ctx, http.MethodPut, l.ItemPath(o.GetName()), o)
 }
 
-// Delete removes all objects with this name from a collection. It is no error if there is none.
+// Delete removes all objects with this name from a collection. It is no error if there is none. The names "", "." and ".." are refused: whatever
+// normalizes paths on the way would make them the collection, or what contains it.
 func (c *Client) Delete(ctx context.Context, l *rest.Collection, name string) error {
+	if name == "" || name == "." || name == ".." {
+		return &Error{Class: Rejected, Message: fmt.Sprintf("it has an object with the name %q in %s, which no path can have: remove the object by its own tools", name, l)}
+	}
 	_, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodDelete, path: l.ItemPath(name), large: c.o.Large, unquoted: l == rest.Remotes})
 	if CodeOf(err) == http.StatusNotFound {
 		return nil

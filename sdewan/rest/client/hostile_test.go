@@ -211,3 +211,14 @@ func TestHostileRestarts(t *testing.T) {
 	}
 	require.EqualError(t, c.Restart(t.Context(), "ipsec", many), "the CNF answers 500")
 }
+
+// An object whose name means a directory in paths is not deleted: a proxy would make the request one about the collection.
+func TestHostileNamesOfDirectories(t *testing.T) {
+	box, c := serve(t)
+	box.Fail(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) })
+	for _, name := range []string{"", ".", ".."} {
+		err := c.Delete(t.Context(), rest.Policies, name)
+		require.Equal(t, client.Rejected, client.ClassOf(err), "other objects are written all the same")
+		require.ErrorContains(t, err, "which no path can have")
+	}
+}

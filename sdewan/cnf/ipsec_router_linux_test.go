@@ -1,0 +1,65 @@
+package cnf
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Tunnels for networks in which the CNF itself has no address, such as those behind another router of its LAN. It takes none of their addresses
+// for its own: each may be a host's.
+func TestIPsecNetworkWithoutAnAddress(t *testing.T) {
+	hub, edge := sites(t)
+	pair(hub, edge)
+	hub.app.Run("ip addr add 10.1.0.128/24 dev eth0; ip addr add 10.1.0.130/24 dev eth0; ip addr add 10.1.1.7/24 dev eth0")
+	hub.ns.Run("ip route add 10.1.1.0/24 via 10.1.0.2")
+	// Also a single host, and a network of which the first address is a host's; and again while there is a tunnel.
+	for network, hosts := range map[string]string{"10.1.0.128/25": "10.1.0.130 10.1.0.128", "10.1.1.7": "10.1.1.7"} {
+		hub.config.Remotes[0].Connections[0].LocalSubnet = network
+		edge.config.Remotes[0].Connections[0].RemoteSubnet = network
+		hub.sync()
+		edge.sync()
+		edge.up()
+		hub.up()
+		for _, host := range strings.Fields(hosts) {
+			edge.private(edge.app, host, true)
+			hub.private(hub.app, "-I "+host+" 10.2.0.2", true)
+			hub.ns.Run("ping -c1 -W2 " + host)
+			require.NotContains(t, hub.ns.Run("ip route get "+host), "local", "the CNF takes the address of a host")
+		}
+		require.Empty(t, hub.sync(), "a second sync has nothing to do")
+	}
+	require.Contains(t, hub.ns.Run("ip route get 10.2.0.2"), "src 10.1.0.1 ", "the sources of the CNF's own packets are its own addresses")
+}
+
+// The other end may select a part of a network, for which this end has no address: its status has the reason.
+func TestIPsecPartOfANetwork(t *testing.T) {
+	hub, edge := sites(t)
+	pair(hub, edge)
+	edge.config.Remotes[0].Connections[0].RemoteSubnet = "10.1.0.128/25"
+	hub.sync()
+	edge.sync()
+	require.Eventually(t, func() bool {
+		return edge.remote("hub").Message != "" && hub.remote("edge-1").Message != ""
+	}, 20*time.Second, 100*time.Millisecond)
+	require.Contains(t, edge.remote("hub").Message, "its own status says so")
+	require.Contains(t, hub.remote("edge-1").Message, "in which this end has no address")
+}
+
+// An end that was killed has forgotten the tunnel: it is back within about 20 seconds.
+func TestIPsecOtherEndIsKilled(t *testing.T) {
+	hub, edge := sites(t)
+	pair(hub, edge)
+	hub.sync()
+	edge.sync()
+	edge.up()
+	hub.ns.Run(`for p in $(pidof charon-systemd); do [ "$(readlink /proc/$p/ns/net)" != "$(readlink /proc/self/ns/net)" ] || { kill -9 $p; while [ -e /proc/$p ]; do sleep 0.05; done; }; done`)
+	killed := time.Now()
+	hub.sync()
+	hub.up()
+	t.Logf("the tunnel is back after %v", time.Since(killed))
+	require.Less(t, time.Since(killed), 24*time.Second)
+	edge.private(edge.app, "10.1.0.2", true)
+}
