@@ -49,6 +49,7 @@ var exampleChanges = []struct{ command, flag, why string }{
 	{"subctl gateway drain ", "--dry-run", "there is one gateway"},
 	{"subctl sdewan install ", "--wait=false", "no controller runs"},
 	{"subctl cable-policy add --replace ", "--dry-run", "it waits for the gateways"},
+	{"subctl cable-policy adopt ", "--force", "no agent signs policies"},
 }
 
 // examplesAtLast are the examples that run as they are after all others. The example of uninstall
