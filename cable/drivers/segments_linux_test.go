@@ -2,7 +2,11 @@ package drivers_test
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"subctl/cable"
+	"subctl/cable/drivers"
 	"subctl/cable/vxlan"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
@@ -89,6 +95,81 @@ func TestHostileSegments(t *testing.T) {
 	x.hub.ns.Run("nft flush chain ip " + dataplane.GatewayOwner.Antispoof + " " + dataplane.AntispoofArriving)
 	forged()
 	require.Eventually(t, func() bool { return has(7202, 7205, 7206, 7208, 7209, 7211, 7215) && errors() }, 10*time.Second, 50*time.Millisecond, "without the rules: %s", seen())
+}
+
+// Of true traffic nothing is dropped where packets that are yet to be segmented arrive as they are: neither segments of TCP inside VXLAN packets, nor
+// datagrams, nor echoes, nor VXLAN packets that arrive as one and contain packets of several connections.
+func TestSegmentsPass(t *testing.T) {
+	for _, d := range []cable.Driver{vxlan.Driver{}, wrapped(t, "vxlan+wireguard")} {
+		t.Run(d.Name(), func(t *testing.T) {
+			x := newTransit(t, d, d)
+			keepSegments(x)
+			before := x.dropped(t)
+			mtu, err := strconv.Atoi(strings.Fields(strings.SplitAfter(x.hub.ns.Run("ip -o link show dev "+x.in.Device), "mtu ")[1])[0])
+			require.NoError(t, err)
+			x.hub.ns.Run(fmt.Sprintf("nft 'table ip large { chain in { type filter hook prerouting priority -460; iifname %q meta length > 20000 counter; }; }'", x.in.Device))
+			nstest.Reach(t, x.pod, x.here, mtu)
+			nstest.Reach(t, x.here, x.pod, mtu)
+			bytes := bulk(t, x.pod, x.here, time.Second)
+			x.here.NS.Run("nft 'table ip got { chain in { type filter hook prerouting priority 0; udp dport 7300 counter; }; }'")
+			for _, size := range []int{100, 1200} { // datagrams of one size, which the pod hands over as one packet
+				before := countOf(x.here.NS.Run("nft list table ip got"))
+				x.pod.NS.Do(func() {
+					fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+					require.NoError(t, err)
+					defer unix.Close(fd)
+					require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, size))
+					require.NoError(t, unix.Sendto(fd, make([]byte, 20*size), 0, &unix.SockaddrInet4{Addr: netip.MustParseAddr(x.here.IP).As4(), Port: 7300}))
+				})
+				require.Eventually(t, func() bool { return countOf(x.here.NS.Run("nft list table ip got")) > before }, 5*time.Second, 20*time.Millisecond)
+			}
+			require.Equal(t, before, x.dropped(t))
+			large := countOf(x.hub.ns.Run("nft list table ip large"))
+			require.True(t, large > 0 || x.in.Outer != x.from.local.PrivateIP, "no packets arrive as they are") // WireGuard segments them
+			t.Logf("%.1f Gbit/s; %d packets above 20,000 bytes", float64(bytes)*8/1e9, large)
+		})
+	}
+}
+
+// wrapped returns the driver with a name.
+func wrapped(t *testing.T, name string) cable.Driver {
+	i := slices.IndexFunc(drivers.All(), func(d cable.Driver) bool { return d.Name() == name })
+	require.GreaterOrEqual(t, i, 0)
+	return drivers.All()[i]
+}
+
+// countOf returns the packets of the first counter in a listing.
+func countOf(listing string) (n int) {
+	_, rest, _ := strings.Cut(listing, "counter packets ")
+	_, _ = fmt.Sscan(rest, &n)
+	return n
+}
+
+// bulk sends as much as it can from one pod to another through a connection, and returns how many bytes arrive.
+func bulk(t *testing.T, from, to nstest.Host, d time.Duration) (n int64) {
+	var l net.Listener
+	var c net.Conn
+	var err error
+	to.NS.Do(func() { l, err = net.Listen("tcp4", to.IP+":0") })
+	require.NoError(t, err)
+	defer l.Close()
+	from.NS.Do(func() {
+		c, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from.IP)}}).Dial("tcp4", l.Addr().String())
+	})
+	require.NoError(t, err)
+	a, err := l.Accept()
+	require.NoError(t, err)
+	go func() {
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(d))
+		for b := make([]byte, 1<<18); ; {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	n, _ = io.Copy(io.Discard, a)
+	return n
 }
 
 // keepSegments lets packets that are yet to be segmented arrive from the first spoke at the hub as they are, as over veth and virtio. Labs set the number of segments
