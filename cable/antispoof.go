@@ -37,7 +37,7 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 			a.Ports = append(a.Ports, l.Port)
 		}
 	}
-	var plain []cableDevice // devices that are no VXLANs
+	var plain, vxlans []cableDevice
 	for _, d := range devices {
 		if d.echo.Own.IsValid() {
 			a.Echoes = append(a.Echoes, d.echo)
@@ -46,6 +46,12 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 		}
 	}
 	a.Out = deviceNames(outputs(plain))
+	for _, d := range devices {
+		if slices.ContainsFunc(links, func(l Link) bool { return l.Device == d.device && l.Outer.IsValid() }) {
+			vxlans = append(vxlans, d)
+		}
+	}
+	a.Inside = deviceNames(outputs(vxlans))
 	for _, d := range devices {
 		if d.carrier != "" && !slices.Contains(a.Apart, d.carrier) {
 			a.Out, a.Apart = append(a.Out, d.carrier), append(a.Apart, d.carrier)

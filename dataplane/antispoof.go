@@ -21,6 +21,9 @@ type Antispoof struct {
 	// Inner are the accepted sources inside the packets for Ports, sorted; empty for any. If there
 	// are any, the packets inside must be IPv4.
 	Inner []InnerSource
+	// Inside are the devices on which the packets inside arrive. These are checked once more there, one by one: what passes as one VXLAN packet may be
+	// several, see arrivedRules.
+	Inside []string
 	// Transit are UDP ports of VXLAN packets that this node forwards. Packets for one of Ends must
 	// come from one of Ends, and arrive on the device that leads there. So no pod can send such
 	// packets, neither with a forged source nor with its own, which the CNI may translate to the
@@ -88,6 +91,8 @@ const AntispoofPriority = -10
 const (
 	AntispoofInPriority  = -290 // after "raw" (-300), before connection tracking (-200)
 	AntispoofOutPriority = 300  // after all source translation ("srcnat" is 100)
+	// AntispoofArrivingPriority is before fragments are put together (-400): each fragment has its own sender.
+	AntispoofArrivingPriority = -450
 )
 
 // DeviceAny ends the name of a device in Antispoof that stands for all devices with the prefix.
@@ -119,8 +124,19 @@ const (
 	AntispoofErrors       = "errors"
 	AntispoofICMPInside   = "icmp-inside"
 	AntispoofErrorsInside = "errors-inside"
+	AntispoofForged       = "drop-forged"      // counts by sender of the VXLAN packet
 	AntispoofSource       = "drop-source"      // counts by source
 	AntispoofDestination  = "drop-destination" // counts by destination
+)
+
+// The chains for packets that VXLAN packets have contained.
+const (
+	AntispoofArriving         = "arriving"
+	AntispoofArrived          = "arrived"
+	AntispoofArrivedOwn       = "arrived-own"
+	AntispoofArrivedICMP      = "arrived-icmp"
+	AntispoofArrivedErrors    = "arrived-errors"
+	AntispoofArrivedElsewhere = "arrived-elsewhere"
 )
 
 // AntispoofChains are all chains that an Antispoof may have.
@@ -128,6 +144,7 @@ var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
 	AntispoofOutput, AntispoofElsewhere, AntispoofLeaving, AntispoofICMP, AntispoofErrors, AntispoofICMPInside, AntispoofErrorsInside,
+	AntispoofArriving, AntispoofArrived, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
 }
 
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
@@ -220,6 +237,8 @@ func (a Antispoof) Equal(o Object) bool {
 // jumped to.
 func AntispoofHook(chain string) (hook string, priority int) {
 	switch chain {
+	case AntispoofArriving:
+		return AntispoofIn, AntispoofArrivingPriority
 	case AntispoofIn:
 		return chain, AntispoofInPriority
 	case AntispoofOut:

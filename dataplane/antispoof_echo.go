@@ -46,13 +46,19 @@ func (a Antispoof) innerEchoRules(r *antispoofRules) {
 
 // returnedInside calls pass with the matches of the VXLAN packets that contain an echo of a node in Echoing.
 func (a Antispoof) returnedInside(pass func(...Match)) {
-	var ports []int
+	for _, port := range a.echoPorts() {
+		pass(Match{InnerSameIn: AntispoofSetEcho}, Match{InnerPort: port})
+	}
+}
+
+// echoPorts returns the ports of the echoes of nodes in Echoing, if there are any.
+func (a Antispoof) echoPorts() (ports []int) {
 	for _, e := range a.Echoes {
 		if e.Own.IsValid() && len(a.Echoing) > 0 && !slices.Contains(ports, e.Port) {
 			ports = append(ports, e.Port)
-			pass(Match{InnerSameIn: AntispoofSetEcho}, Match{InnerPort: e.Port})
 		}
 	}
+	return ports
 }
 
 // echoRules let echoes pass: those of the nodes in Echoing are forwarded back on the device on which they arrived, and the

@@ -130,9 +130,10 @@ func (a Antispoof) countingRules(r *antispoofRules) {
 		if !r.has(chain) {
 			return
 		}
-		if chain == AntispoofLeaving {
+		switch {
+		case chain == AntispoofLeaving:
 			a.returnedInside(func(ms ...Match) { r.accept(chain, ms...) })
-		} else {
+		case device[chain] != nil:
 			a.returnedRules(r, chain, device[chain])
 		}
 		for _, m := range by {
@@ -143,6 +144,7 @@ func (a Antispoof) countingRules(r *antispoofRules) {
 		r.drop(chain)
 	}
 	count(AntispoofSource, Match{SAddrIn: AntispoofSetClusters})
+	count(AntispoofForged, Match{SenderIn: AntispoofSetClusters})
 	count(AntispoofDestination, Match{DAddrIn: AntispoofSetClusters}, Match{NexthopIn: AntispoofSetClusters})
 	count(AntispoofLeaving, Match{InnerToIn: AntispoofSetClusters}, Match{DAddrIn: AntispoofSetClusters})
 }

@@ -48,6 +48,12 @@ type Match struct {
 	ICMPTypes Range // type of ICMP
 	ErrorBits int   // the destination inside the ICMP error is in a network of Behind with so many bits, of the cluster that is the priority of the packet
 
+	Rest            bool       // the packet is a fragment, and not the first one
+	SenderBits      int        // the source is in one of the networks of Inner with so many bits, of the sender that is the priority of the packet
+	SenderIn        string     // set of the sender that is the priority of the packet
+	SenderErrorBits int        // the same for the destination inside the ICMP error
+	ErrorTo         netip.Addr // the destination inside the ICMP error
+
 	InnerICMP      bool       // the VXLAN packet contains an ICMP packet
 	InnerRest      bool       // the packet inside the VXLAN packet is a fragment, and not the first one
 	InnerOptions   bool       // the packet inside the VXLAN packet has IP options
@@ -79,6 +85,16 @@ func (m Match) String() string {
 		return fmt.Sprintf("icmp type %d-%d", m.ICMPTypes.Min, m.ICMPTypes.Max)
 	case m.ErrorBits != 0:
 		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination, NetMask(m.ErrorBits), AntispoofSetBehind)
+	case m.Rest:
+		return "ip frag-off & 0x1fff != 0"
+	case m.SenderBits != 0:
+		return fmt.Sprintf("meta priority . ip saddr & %[1]v . %[1]v @%[2]s", NetMask(m.SenderBits), AntispoofSetInner)
+	case m.SenderIn != "":
+		return "meta priority @" + m.SenderIn
+	case m.SenderErrorBits != 0:
+		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination, NetMask(m.SenderErrorBits), AntispoofSetInner)
+	case m.ErrorTo.IsValid():
+		return fmt.Sprintf("@th,%d,32 == %#x", 8*ErrorDestination, m.ErrorTo.AsSlice())
 	case m.InnerICMP:
 		return fmt.Sprintf("@th,%d,8 1", 8*InnerProtocolOffset)
 	case m.InnerRest:

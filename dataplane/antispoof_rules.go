@@ -19,7 +19,9 @@ type AntispoofRule struct {
 	Remember bool       // the device on which the packet arrived, in AntispoofSetWays
 	Known    int        // bits of the network of the source inside the packet that is remembered, in AntispoofSetKnown
 	Mark     bool       // the priority of the packet becomes what AntispoofSetPeers has for its source
+	Sender   bool       // the priority of the packet becomes its source, as in memory
 	Over     int        // only the packets of a sender beyond so many in a second; 0 for all
+	Carried  bool       // the sender for Over is the priority of the packet
 }
 
 // String returns the rule in the notation of nft.
@@ -36,11 +38,17 @@ func (r AntispoofRule) String() string {
 		verdict = fmt.Sprintf("add @%s { %s }", AntispoofSetKnown, known(r.Known))
 	case r.Mark:
 		verdict = "meta priority set ip saddr map @" + AntispoofSetPeers
+	case r.Sender:
+		verdict = "meta priority set @nh,96,32"
 	case r.Remember:
 		verdict = fmt.Sprintf("add @%s { ip saddr . iif }", AntispoofSetWays)
 	}
 	if r.Over != 0 {
-		verdict = fmt.Sprintf("update @%s { ip saddr limit rate over %d/second burst %d packets } %s", AntispoofSetEchoes, r.Over, r.Over, verdict)
+		sender := "ip saddr"
+		if r.Carried {
+			sender = "meta priority"
+		}
+		verdict = fmt.Sprintf("update @%s { %s limit rate over %d/second burst %d packets } %s", AntispoofSetEchoes, sender, r.Over, r.Over, verdict)
 	}
 	if r.Source.IsValid() {
 		verdict = fmt.Sprintf("ip saddr set %v %s", r.Source, verdict)
@@ -64,6 +72,7 @@ func (a Antispoof) Rules() []AntispoofRule {
 	a.isolationRules(&r)
 	a.errorRules(&r)
 	a.cableRules(&r)
+	a.arrivedRules(&r)
 	a.unforwardedRules(&r)
 	a.transitRules(&r)
 	a.closedRules(&r)
@@ -131,8 +140,8 @@ func (a Antispoof) cableRules(r *antispoofRules) {
 	for _, e := range a.Echoes {
 		ms := []Match{{InnerFrom: e.Own}}
 		switch { // only senders that are known: there is room for so many
-		case !e.Own.IsValid():
-			continue
+		case !e.Own.IsValid(), a.again():
+			continue // or arrivedRules limit them
 		case len(a.Inner) > 0:
 			ms = append(ms, Match{InnerBits: 32})
 		case len(a.Ends) > 0:
@@ -149,6 +158,9 @@ func (a Antispoof) cableRules(r *antispoofRules) {
 	}
 	if len(a.Inner) > 0 {
 		r.jump(AntispoofSource, AntispoofVXLAN, Match{NotIPv4: true})
+	}
+	if a.again() {
+		*r = append(*r, AntispoofRule{Chain: AntispoofVXLAN, Sender: true})
 	}
 	a.innerRules(r)
 	*r = append(*r, echoes...)

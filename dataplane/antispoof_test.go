@@ -3,6 +3,7 @@ package dataplane_test
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -131,6 +132,37 @@ func TestAntispoofRules(t *testing.T) {
 			require.Equal(t, test.rules, rules)
 		})
 	}
+}
+
+// Packets that VXLAN packets have contained are checked once more, with the sender as their priority. The node's own echoes are limited there only.
+func TestAntispoofArrived(t *testing.T) {
+	p, ip := netip.MustParsePrefix, netip.MustParseAddr
+	table := dataplane.Antispoof{
+		Ports: []int{1}, Inner: []dataplane.InnerSource{{Outer: ip("192.0.2.1"), Net: p("10.1.0.0/16")}, {Outer: ip("192.0.2.1"), Net: p("241.0.0.3/32")}},
+		Inside: []string{"a", "b*"}, Own: []netip.Prefix{p("10.0.0.0/16"), p("241.0.0.2/32")}, Echoing: []netip.Addr{ip("241.0.0.3")},
+		Echoes: []dataplane.Echo{{Dev: "a", Port: 2, Own: ip("241.0.0.2")}}, Clusters: []dataplane.ClusterNet{{Net: p("10.9.0.0/16"), Cluster: "c"}},
+	}
+	var rules []string
+	for _, r := range table.Rules() {
+		rule := fmt.Sprintf("%s %v", r.Chain, r)
+		if strings.HasPrefix(rule, "arriv") || strings.Contains(rule, "priority") || r.Chain == dataplane.AntispoofForged {
+			rules = append(rules, rule)
+		}
+		require.False(t, r.Over != 0 && r.Chain == dataplane.AntispoofVXLAN)
+	}
+	require.Equal(t, []string{
+		"vxlan meta priority set @nh,96,32", `arriving iifname "a" jump arrived`, `arriving iifname "b*" jump arrived`,
+		"arrived meta l4proto icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
+		"arrived-errors @th,192,32 == 0xf1000002 jump drop-forged", "arrived ip saddr 241.0.0.2/32 jump arrived-own",
+		"arrived-own ip saddr 241.0.0.2/32 update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged",
+		"arrived-own ip saddr 241.0.0.2/32 ip daddr 241.0.0.2/32 udp dport 2 return", "arrived-own jump drop-forged",
+		"arrived-errors meta priority . @th,192,32 & 255.255.0.0 . 255.255.0.0 @inner return",
+		"arrived-errors meta priority . @th,192,32 & 255.255.255.255 . 255.255.255.255 @inner return", "arrived-errors jump drop-forged",
+		"arrived ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.2/32 ip daddr != @own jump arrived-elsewhere",
+		"arrived-elsewhere ip saddr . ip daddr @echo udp dport 2 return", "arrived-elsewhere jump drop-forged",
+		"arrived meta priority . ip saddr & 255.255.0.0 . 255.255.0.0 @inner accept", "arrived meta priority . ip saddr & 255.255.255.255 . 255.255.255.255 @inner accept",
+		"arrived jump drop-forged", "drop-forged meta priority @clusters drop", "drop-forged drop",
+	}, rules)
 }
 
 // A network ends the connections of its cluster when it is added or removed, or passes to another cluster.

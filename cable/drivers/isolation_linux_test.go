@@ -27,6 +27,7 @@ type transit struct {
 	in, out        cable.Link  // of the hub, to the spokes
 	toHub          cable.Link  // of from
 	driver, onward cable.Driver
+	router         *nstest.NS
 }
 
 // Addresses that routes by hand on the hub lead into the cable to the second spoke.
@@ -47,7 +48,7 @@ func newTransit(t *testing.T, d, e cable.Driver) *transit {
 	requireEngine(t, d)
 	requireEngine(t, e)
 	router := newRouter(t, "router")
-	x := &transit{hub: newNode(t, 1, 11, router), from: newNode(t, 2, 11, router), to: newNode(t, 3, 11, router), driver: d, onward: e}
+	x := &transit{hub: newNode(t, 1, 11, router), from: newNode(t, 2, 11, router), to: newNode(t, 3, 11, router), driver: d, onward: e, router: router}
 	x.here, x.there = pod(t, x.hub), pod(t, x.to)
 	x.pod = pod(t, x.from)
 	s, links, err := cable.Plan(cable.Cabling{Local: x.hub.local, Peers: []cable.Cable{{Peer: asPeer(t, x.from.local), Driver: d}, {Peer: asPeer(t, x.to.local), Driver: e}}})

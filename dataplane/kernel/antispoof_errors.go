@@ -34,19 +34,25 @@ func errorExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	case m.ICMPTypes.Max != 0:
 		return append([]expr.Any{inside(reg, 0, 1)}, between(m.ICMPTypes)...)
 	case m.ErrorBits != 0:
-		s, mask := sets[dataplane.AntispoofSetBehind], dataplane.NetMask(m.ErrorBits).AsSlice()
-		return []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: unix.NFT_REG32_00},
-			inside(unix.NFT_REG32_01, dataplane.ErrorDestination, 4),
-			&expr.Bitwise{SourceRegister: unix.NFT_REG32_01, DestRegister: unix.NFT_REG32_01, Len: 4, Mask: mask, Xor: make([]byte, 4)},
-			&expr.Immediate{Register: unix.NFT_REG32_02, Data: mask},
-			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
-		}
+		return carried(inside(unix.NFT_REG32_01, dataplane.ErrorDestination, 4), m.ErrorBits, sets[dataplane.AntispoofSetBehind])
+	case m.SenderErrorBits != 0:
+		return carried(inside(unix.NFT_REG32_01, dataplane.ErrorDestination, 4), m.SenderErrorBits, sets[dataplane.AntispoofSetInner])
+	case m.SenderIn != "":
+		s := sets[m.SenderIn]
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: reg}, &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID}}
+	case m.SenderBits != 0:
+		return carried(&expr.Payload{DestRegister: unix.NFT_REG32_01, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4}, m.SenderBits, sets[dataplane.AntispoofSetInner])
+	case m.ErrorTo.IsValid():
+		return []expr.Any{inside(reg, dataplane.ErrorDestination, 4), is(expr.CmpOpEq, m.ErrorTo.AsSlice()...)}
 	case m.InnerICMP:
 		return []expr.Any{inside(reg, dataplane.InnerProtocolOffset, 1), is(expr.CmpOpEq, unix.IPPROTO_ICMP)}
-	case m.InnerRest:
+	case m.InnerRest, m.Rest:
+		field := inside(reg, dataplane.InnerFragmentOffset, 2)
+		if m.Rest {
+			field = &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: fragmentOffset, Len: 2}
+		}
 		return []expr.Any{
-			inside(reg, dataplane.InnerFragmentOffset, 2),
+			field,
 			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, offset), Xor: make([]byte, 2)}, is(expr.CmpOpNeq, 0, 0),
 		}
 	case m.InnerOptions:
@@ -59,6 +65,17 @@ func errorExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return senderOf(dataplane.InnerErrorOffset, m.InnerErrorBits, sets)
 	}
 	return nil
+}
+
+// carried looks the priority of a packet, and an address that has been loaded, up in the networks with so many bits.
+func carried(address expr.Any, bits int, s *nftables.Set) []expr.Any {
+	mask := dataplane.NetMask(bits).AsSlice()
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: unix.NFT_REG32_00}, address,
+		&expr.Bitwise{SourceRegister: unix.NFT_REG32_01, DestRegister: unix.NFT_REG32_01, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+		&expr.Immediate{Register: unix.NFT_REG32_02, Data: mask},
+		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID},
+	}
 }
 
 // alterPeers adds and removes single elements.

@@ -39,6 +39,9 @@ func TestHostileErrorNetworks(t *testing.T) {
 			Table: "submariner-gateway-antispoof", Ports: []int{4502}, Out: []string{"subvx-*"}, Own: []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.31.0.1/32")},
 			Clusters: []dataplane.ClusterNet{{Net: cidr("172.30.0.0/24"), Cluster: "c"}},
 		}
+		if r.IntN(2) == 0 {
+			a.Inside = []string{"vx"}
+		}
 		var inner []netip.Prefix
 		for _, o := range outers {
 			for _, n := range oddNets(r, 1+r.IntN(5), false) {
@@ -74,7 +77,11 @@ func TestHostileErrorNetworks(t *testing.T) {
 			for _, from := range []dataplane.PeerNet{a.Behind[0], a.Behind[len(a.Behind)-1]} {
 				passes := slices.ContainsFunc(a.Behind, func(n dataplane.PeerNet) bool { return n.Peer == from.Peer && n.Net.Contains(about) })
 				for _, typ := range []byte{types[r.IntN(len(types))], 0, 8, 13} {
-					direct = append(direct, packet(typ, from.Net.Addr().String(), "172.31.0.1", about, passes || !slices.Contains(types, typ)))
+					source := from.Net.Addr()
+					if source.IsUnspecified() { // the kernel would fill in another one; no network here is a single address 0.0.0.0
+						source = source.Next()
+					}
+					direct = append(direct, packet(typ, source.String(), "172.31.0.1", about, passes || !slices.Contains(types, typ)))
 				}
 			}
 		}

@@ -22,6 +22,9 @@ const icmpEchoReply = 0
 // csumOffset is the offset of the checksum in the header of IPv4.
 const csumOffset = 10
 
+// fragmentOffset is the offset of flags and fragment offset in the header of IPv4.
+const fragmentOffset = 6
+
 // exprs returns the expressions of a rule.
 func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr.Any) {
 	for _, m := range r.Matches {
@@ -35,7 +38,11 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 	}
 	if r.Over != 0 {
 		s := sets[dataplane.AntispoofSetEchoes]
-		out = append(out, load(srcOffset), &expr.Dynset{
+		var sender expr.Any = load(srcOffset)
+		if r.Carried {
+			sender = &expr.Meta{Key: expr.MetaKeyPRIORITY, Register: unix.NFT_REG_1}
+		}
+		out = append(out, sender, &expr.Dynset{
 			SrcRegKey: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Operation: unix.NFT_DYNSET_OP_UPDATE,
 			Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Unit: expr.LimitTimeSecond, Rate: uint64(r.Over), Burst: uint32(r.Over), Over: true}},
 		})
@@ -55,6 +62,8 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 	case r.Mark:
 		return append(out, load(srcOffset), finds(sets[dataplane.AntispoofSetPeers], unix.NFT_REG_1, unix.NFT_REG_1),
 			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: unix.NFT_REG_1})
+	case r.Sender:
+		return append(out, load(srcOffset), &expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: unix.NFT_REG_1})
 	case r.Remember:
 		ways := sets[dataplane.AntispoofSetWays]
 		return append(append(out, way()...), &expr.Dynset{

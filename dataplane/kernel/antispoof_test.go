@@ -21,6 +21,7 @@ func antispoof() dataplane.Antispoof {
 	return dataplane.Antispoof{
 		Table: "submariner-gateway-antispoof", Ports: []int{4502, 4503},
 		Inner:   []dataplane.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}, {Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")}},
+		Inside:  []string{"vxlan-tunnel", "subvx-*"},
 		Transit: []int{4502, 4800}, Ends: []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
 		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
 		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Usual: []string{"vxlan-tunnel"}, Closed: dataplane.Range{Min: 32780, Max: 32783}, ClosedOn: []string{"vxlan-tunnel", "subvx-*"},
@@ -60,7 +61,8 @@ func TestAntispoof(t *testing.T) {
 		"ip saddr @clusters drop comment", "ip daddr @clusters drop comment", "rt ip nexthop @clusters drop comment",
 		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
 		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "@masked drop comment",
-		`iifname "vx-submariner" jump siblings comment`, "jump handed comment", "update @echoes { ip saddr limit rate over 500/second burst 500 packets } jump drop-source comment",
+		`iifname "vx-submariner" jump siblings comment`, "jump handed comment", "update @echoes { ip saddr limit rate over 500/second burst 500 packets } drop comment",
+		"type filter hook prerouting priority -450; policy accept;", `iifname "subvx-*" jump arrived comment`, "meta priority set ip saddr comment", "update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged comment", "meta priority @clusters drop comment",
 		"meta l4proto icmp jump icmp comment", "jump errors comment", `iifname != "vxlan-tunnel" iifname != "subvx-*" return comment`, "@behind return comment", "meta priority set ip saddr map @peers comment",
 		"10.1.0.0/16 : 242.0.0.3", "jump icmp-inside comment", "@th,240,8 != 0x45 jump drop-source comment", "@th,592,32 0xf1000001 jump drop-source comment",
 		"ip saddr . @th,592,32 & 0xffff0000 . 0xffff0000", "jump errors-inside comment",

@@ -1,0 +1,181 @@
+package drivers_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/cable/vxlan"
+	"subctl/dataplane"
+	"subctl/internal/nstest"
+)
+
+// A member cannot hide forged packets behind a true one: VXLAN packets that arrive as one packet (UDP_SEGMENT) are separated by the kernel after the
+// rules about VXLAN packets have seen the first of them. All that follow are checked like the first one, also if the first one claims to be as long as all
+// of them, as a segment of TCP does. Without the rules for what arrives on the device, they pass.
+func TestHostileSegments(t *testing.T) {
+	x := newTransit(t, vxlan.Driver{}, vxlan.Driver{})
+	keepSegments(x)
+	const first, last = 7201, 7219
+	x.here.NS.Run(fmt.Sprintf("nft 'table ip seen { set ports { type inet_service; flags dynamic; size 99; }; chain in { type filter hook prerouting priority 0; udp dport %d-%d add @ports { udp dport }; icmp type 3 icmp code %d counter; }; }'", first, last, transitCode))
+	x.hub.ns.Run(fmt.Sprintf("nft 'table ip seen2 { set ports { type inet_service; flags dynamic; size 99; }; chain in { type filter hook prerouting priority -420; iifname %q udp dport %d-%d add @ports { udp dport }; }; }'", x.in.Device, first, last))
+	mac := strings.Fields(strings.SplitAfter(x.hub.ns.Run("ip -o link show dev "+x.in.Device), "link/ether ")[1])[0]
+	datagram := func(src, dst string, port int) []byte {
+		return nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, port, make([]byte, 72)))
+	}
+	claim := func(packet []byte, length int) []byte { // the kernel does not check the checksum of a packet that it drops as too short
+		packet[2], packet[3] = byte(length>>8), byte(length)
+		return packet
+	}
+	send := func(packets ...[]byte) {
+		var all []byte
+		size := 0
+		for _, p := range packets {
+			v := nstest.VXLAN(dataplane.CableVNI, mac, p)
+			all, size = append(all, v...), max(size, len(v))
+		}
+		x.from.ns.Do(func() {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+			require.NoError(t, err)
+			defer unix.Close(fd)
+			require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, size))
+			require.NoError(t, unix.Sendto(fd, all, 0, &unix.SockaddrInet4{Addr: [4]byte{172, 18, 1, 11}, Port: dataplane.VXLANPort}))
+		})
+	}
+	me, here, there := x.pod.IP, x.here.IP, x.there.IP
+	about := nstest.IPv4(here, there, unix.IPPROTO_UDP, nstest.UDP(9, 9, make([]byte, 44)))
+	own := x.in.From.String()
+	forged := func() {
+		send(datagram(me, here, 7201), datagram(there, here, 7202), datagram(me, here, 7203))
+		send(claim(datagram(me, here, 7204), 400), datagram(there, here, 7205), datagram(there, here, 7206))
+		send(datagram(me, here, 7207), datagram(me, "10.103.100.5", 7208), datagram(me, routedForeign, 7209))
+		send(datagram(me, here, 7210), datagram(own, own, 7211), datagram(own, here, 7212))
+		send(datagram(me, here, 7213), nstest.IPv4(me, here, unix.IPPROTO_ICMP, nstest.ICMPError(3, transitCode, about)))
+		send(datagram(me, here, 7214), nstest.Fragments(datagram(there, here, 7215), 8)[0])
+	}
+	seen := func() string {
+		return strings.Join(regexp.MustCompile(`\b72\d\d\b`).FindAllString(x.here.NS.Run("nft list set ip seen ports")+x.hub.ns.Run("nft list set ip seen2 ports"), -1), " ")
+	}
+	has := func(ports ...int) bool {
+		s := seen()
+		for _, p := range ports {
+			if !strings.Contains(s, strconv.Itoa(p)) {
+				return false
+			}
+		}
+		return true
+	}
+	errors := func() bool { return !strings.Contains(x.here.NS.Run("nft list chain ip seen in"), "counter packets 0") }
+
+	before := x.dropped(t)
+	forged()
+	require.Eventually(t, func() bool { return has(7201, 7203, 7207, 7210, 7213, 7214) }, 10*time.Second, 50*time.Millisecond, "true packets: %s", seen())
+	send(datagram(me, here, 7219), datagram(me, here, 7218))
+	require.Eventually(t, func() bool { return has(7218, 7219) }, 10*time.Second, 50*time.Millisecond)
+	for _, p := range []int{7202, 7205, 7206, 7208, 7209, 7211, 7212, 7215} {
+		require.False(t, has(p), "port %d of %s", p, seen())
+	}
+	require.False(t, errors())
+	after := x.dropped(t)
+	require.Equal(t, before["c2"]+9, after["c2"], "counted for the sender")
+	require.Equal(t, before["c3"], after["c3"])
+
+	x.hub.ns.Run("nft flush chain ip " + dataplane.GatewayOwner.Antispoof + " " + dataplane.AntispoofArriving)
+	forged()
+	require.Eventually(t, func() bool { return has(7202, 7205, 7206, 7208, 7209, 7211, 7215) && errors() }, 10*time.Second, 50*time.Millisecond, "without the rules: %s", seen())
+}
+
+// Of true traffic nothing is dropped where packets that are yet to be segmented arrive as they are: neither segments of TCP inside VXLAN packets, nor
+// datagrams, nor echoes, nor VXLAN packets that arrive as one and contain packets of several connections.
+func TestSegmentsPass(t *testing.T) {
+	for _, d := range []cable.Driver{vxlan.Driver{}, wrapped(t, "vxlan+wireguard")} {
+		t.Run(d.Name(), func(t *testing.T) {
+			x := newTransit(t, d, d)
+			keepSegments(x)
+			before := x.dropped(t)
+			mtu, err := strconv.Atoi(strings.Fields(strings.SplitAfter(x.hub.ns.Run("ip -o link show dev "+x.in.Device), "mtu ")[1])[0])
+			require.NoError(t, err)
+			x.hub.ns.Run(fmt.Sprintf("nft 'table ip large { chain in { type filter hook prerouting priority -460; iifname %q meta length > 20000 counter; }; }'", x.in.Device))
+			nstest.Reach(t, x.pod, x.here, mtu)
+			nstest.Reach(t, x.here, x.pod, mtu)
+			bytes := bulk(t, x.pod, x.here, time.Second)
+			x.here.NS.Run("nft 'table ip got { chain in { type filter hook prerouting priority 0; udp dport 7300 counter; }; }'")
+			for _, size := range []int{100, 1200} { // datagrams of one size, which the pod hands over as one packet
+				before := countOf(x.here.NS.Run("nft list table ip got"))
+				x.pod.NS.Do(func() {
+					fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+					require.NoError(t, err)
+					defer unix.Close(fd)
+					require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, size))
+					require.NoError(t, unix.Sendto(fd, make([]byte, 20*size), 0, &unix.SockaddrInet4{Addr: netip.MustParseAddr(x.here.IP).As4(), Port: 7300}))
+				})
+				require.Eventually(t, func() bool { return countOf(x.here.NS.Run("nft list table ip got")) > before }, 5*time.Second, 20*time.Millisecond)
+			}
+			require.Equal(t, before, x.dropped(t))
+			large := countOf(x.hub.ns.Run("nft list table ip large"))
+			require.True(t, large > 0 || x.in.Outer != x.from.local.PrivateIP, "no packets arrive as they are") // WireGuard segments them
+			t.Logf("%.1f Gbit/s; %d packets above 20,000 bytes", float64(bytes)*8/1e9, large)
+		})
+	}
+}
+
+// wrapped returns the driver with a name.
+func wrapped(t *testing.T, name string) cable.Driver {
+	i := slices.IndexFunc(drivers.All(), func(d cable.Driver) bool { return d.Name() == name })
+	require.GreaterOrEqual(t, i, 0)
+	return drivers.All()[i]
+}
+
+// countOf returns the packets of the first counter in a listing.
+func countOf(listing string) (n int) {
+	_, rest, _ := strings.Cut(listing, "counter packets ")
+	_, _ = fmt.Sscan(rest, &n)
+	return n
+}
+
+// bulk sends as much as it can from one pod to another through a connection, and returns how many bytes arrive.
+func bulk(t *testing.T, from, to nstest.Host, d time.Duration) (n int64) {
+	var l net.Listener
+	var c net.Conn
+	var err error
+	to.NS.Do(func() { l, err = net.Listen("tcp4", to.IP+":0") })
+	require.NoError(t, err)
+	defer l.Close()
+	from.NS.Do(func() {
+		c, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from.IP)}}).Dial("tcp4", l.Addr().String())
+	})
+	require.NoError(t, err)
+	a, err := l.Accept()
+	require.NoError(t, err)
+	go func() {
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(d))
+		for b := make([]byte, 1<<18); ; {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	n, _ = io.Copy(io.Discard, a)
+	return n
+}
+
+// keepSegments lets packets that are yet to be segmented arrive from the first spoke at the hub as they are, as over veth and virtio. Labs set the number of segments
+// of all devices to 1, as a wire would.
+func keepSegments(x *transit) {
+	for _, n := range []*nstest.NS{x.router, x.from.ns, x.hub.ns} {
+		n.Run("for d in $(ip -o link show type veth | cut -d' ' -f2 | cut -d@ -f1); do ip link set $d gso_max_segs 65535; done")
+	}
+}

@@ -1,0 +1,62 @@
+package dataplane
+
+import "net/netip"
+
+// again reports whether the packets inside VXLAN packets are checked once more when they arrive on the devices Inside.
+func (a Antispoof) again() bool { return len(a.Ports) > 0 && len(a.Inner) > 0 && len(a.Inside) > 0 }
+
+// arrivedRules are about the packets that VXLAN packets have contained, when they arrive on their device. At "input", the kernel may show several VXLAN
+// packets as one: a sender that asks for segmentation (UDP_SEGMENT of udp(7)) hands over datagrams of one size as a single packet, and over veth and
+// virtio they arrive like this. The rules there see the first one only, and the kernel separates them afterwards, before VXLAN removes the headers.
+// No rule can tell such a packet from a segment of TCP that is as long, as the length in the header inside is the sender's, too.
+//
+// So the sender's address accompanies each packet as its priority, which VXLAN leaves as it is, and the rules of innerRules apply to each packet again:
+// the source belongs to the sender, the destination is one of Own, and an ICMP error is about a packet to the sender. The priority is not used before the
+// kernel sets it in ip_forward (net/ipv4/ip_forward.c). A packet that has not passed the rules at "input" has none of a sender, and is dropped.
+//
+// The rules see fragments before these are put together; only the first one of an ICMP error has the addresses.
+func (a Antispoof) arrivedRules(r *antispoofRules) {
+	if !a.again() {
+		return
+	}
+	for _, d := range a.Inside {
+		r.jump(AntispoofArrived, AntispoofArriving, Match{IIF: d})
+	}
+	r.jump(AntispoofArrivedICMP, AntispoofArrived, Match{ICMP: true})
+	r.back(AntispoofArrivedICMP, Match{Rest: true})
+	for _, types := range errorTypes {
+		r.jump(AntispoofArrivedErrors, AntispoofArrivedICMP, Match{ICMPTypes: types})
+	}
+	for _, e := range a.Echoes {
+		if !e.Own.IsValid() {
+			continue
+		}
+		own := netip.PrefixFrom(e.Own, 32)
+		r.jump(AntispoofForged, AntispoofArrivedErrors, Match{ErrorTo: e.Own})
+		r.jump(AntispoofArrivedOwn, AntispoofArrived, Match{SAddr: own})
+		*r = append(*r, AntispoofRule{Chain: AntispoofArrivedOwn, Matches: []Match{{SAddr: own}}, Over: EchoRate, Carried: true, Jump: AntispoofForged})
+		r.back(AntispoofArrivedOwn, Match{SAddr: own}, Match{DAddr: own}, Match{DPort: e.Port})
+	}
+	if r.has(AntispoofArrivedOwn) {
+		r.jump(AntispoofForged, AntispoofArrivedOwn)
+	}
+	for _, bits := range a.innerBits() {
+		r.back(AntispoofArrivedErrors, Match{SenderErrorBits: bits})
+	}
+	r.jump(AntispoofForged, AntispoofArrivedErrors)
+	if len(a.Own) > 0 {
+		var foreign []Match
+		for _, n := range a.widest() {
+			foreign = append(foreign, Match{DAddrNot: n})
+		}
+		r.jump(AntispoofArrivedElsewhere, AntispoofArrived, append(foreign, Match{DAddrNotIn: AntispoofSetOwn})...)
+		for _, port := range a.echoPorts() {
+			r.back(AntispoofArrivedElsewhere, Match{SameIn: AntispoofSetEcho}, Match{DPort: port})
+		}
+		r.jump(AntispoofForged, AntispoofArrivedElsewhere)
+	}
+	for _, bits := range a.innerBits() {
+		r.accept(AntispoofArrived, Match{SenderBits: bits})
+	}
+	r.jump(AntispoofForged, AntispoofArrived)
+}
