@@ -176,6 +176,13 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 			Connecting json.RawMessage `json:"connecting"`
 			Waiting    bool            `json:"waiting"`
 		} `json:"details"`
+		Remotes []struct {
+			Name        string `json:"name"`
+			Message     string `json:"message"`
+			Connections []struct {
+				Up bool `json:"up"`
+			} `json:"connections"`
+		} `json:"remotes"`
 	}
 	if json.Unmarshal(status, &ipsec) != nil {
 		return
@@ -193,6 +200,15 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 		p.Tunnels = append(p.Tunnels, d.Connection+" "+state)
 		if state != "up" && state != "waiting" {
 			p.Problems = append(p.Problems, fmt.Sprintf("tunnel %s is %s", d.Connection, state))
+		}
+	}
+	for i, r := range ipsec.Remotes {
+		up := false
+		for _, c := range r.Connections {
+			up = up || c.Up
+		}
+		if r.Message != "" && !up && i < maxIneffective { // also of an end that waits: it has refused somebody
+			p.Problems = append(p.Problems, fmt.Sprintf("tunnels of %.300s: %.500s", r.Name, r.Message))
 		}
 	}
 	if ipsec.Init == "fail" && len(ipsec.Details) == 0 {
