@@ -245,7 +245,7 @@ func addPod(pools []dataplane.GlobalPool, all []dataplane.GlobalSource, pod neti
 	return append(pools, dataplane.GlobalPool{Pod: pod, Count: uint8(len(sources))}), all
 }
 
-// returned adds addresses to those of this gateway alone, as far as there is room, and returns them.
+// returned adds as many of ips as there is room for to Returned, and returns these.
 func (t *translated) returned(ips []netip.Addr) []netip.Addr {
 	ips = ips[:min(len(ips), submarinerv1.MaxAllocatedIPs-len(t.out.Returned))]
 	t.out.Returned = append(t.out.Returned, ips...)

@@ -100,10 +100,10 @@ func (s tunnels) del(old dataplane.Object) error {
 }
 
 // standInAddrs gives the pod an address in each local network of a connection in which it has none: ESP in userspace refuses a
-// tunnel otherwise (kernel_libipsec_ipsec.c, install_route). Any address may be a host's, also that of the network itself, such as the only
-// one of a /32. So the pod does not take it for its own: the local route, by which the kernel would answer ARP and deliver packets,
-// is moved to charon's table, which is looked up last; there charon's routes find it. charon ignores addresses of the scopes host and link. The
-// device is newer than the pod's others, so that the kernel prefers their addresses as sources of the pod's own packets.
+// tunnel otherwise (kernel_libipsec_ipsec.c, install_route). Each address of the network may belong to a host, even the first one, as in a
+// /32. So the pod must not use the address itself: its local route, by which the kernel would answer ARP and deliver packets, is moved to
+// charon's table. The kernel looks that table up last, and charon's routes find the address there. charon ignores addresses of the scopes host
+// and link. The device is newer than the pod's others, so that the kernel prefers their addresses as sources of the pod's own packets.
 func (s tunnels) standInAddrs(r dataplane.IKERemote) error {
 	all, err := netlink.Whole(func() ([]vnl.Addr, error) { return s.nl.AddrList(nil, vnl.FAMILY_V4) })
 	if err != nil {

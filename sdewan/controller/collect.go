@@ -128,7 +128,7 @@ func (c *collector) recent(s batch.CNFStatusStatus) bool {
 	return s.AppliedTime != nil && c.o.now().Sub(s.AppliedTime.Time) < countersPer*c.o.StatusPeriod
 }
 
-// counters are fields of the status that change all the time: those of interfaces, of uplinks and their hosts, and of tunnels.
+// counters are the fields of interfaces, uplinks, tracked hosts and tunnels that change with every packet or second.
 var counters = []string{
 	"received_packets", "send_packets", "age", "online", "offline", "uptime", "turn", "score", "lost", "latency", "packetloss", "seconds", "bytes_in", "bytes_out",
 }
@@ -201,7 +201,7 @@ func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1
 	return shortened(modules), ""
 }
 
-// report is what a module reports. Count is the number of entries of a status that is too long.
+// report is the answer of a module. Count is the number of entries in a status that is too long to be kept.
 type report struct {
 	restclient.Module
 	Count int `json:"count,omitempty"`

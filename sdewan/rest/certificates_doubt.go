@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Doubts returns why other ends do not accept the certificates of a Remote, or it those of the others, as far as can be told without
-// the others. It is valid all the same: a certificate may become valid, or be renewed, later. A zero time stands for an unknown one.
+// Doubts returns the reasons why this end and the other end will not accept each other's certificates, as far as the Remote alone shows them. The Remote
+// is valid nevertheless: a certificate may become valid, or be renewed, later. If now is zero, Doubts does not check times.
 func (o *Remote) Doubts(now time.Time) (doubts []string) {
 	if o.Auth != "pubkey" {
 		return nil

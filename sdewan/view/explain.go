@@ -101,8 +101,8 @@ func (v *View) used(r sdewan.Rule, u sdewan.Use) string {
 	return "does not exist"
 }
 
-// early returns 1 for a rule of the firewall that comes before those of zones, as on OpenWrt, whatever their age: the packets that it is about are of
-// no particular zone. It returns 0 for all others.
+// early returns 1 for a FirewallRule that the firewall evaluates before the rules of zones, even if it is newer, as on OpenWrt: it matches packets of
+// every zone. For all other rules, early returns 0.
 func early(r sdewan.Rule) int {
 	f, ok := r.(*batch.FirewallRule)
 	if !ok || f.Spec.Target == "MARK" || f.Spec.Target == "NOTRACK" {

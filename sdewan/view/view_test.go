@@ -254,7 +254,7 @@ func TestExplain(t *testing.T) {
 	require.Equal(t, []string{"Mwan3Policy p (spec.policy): does not exist"}, v.Explain(other).Needs)
 }
 
-// An explanation says what the plan does, also where src or dest is missing, and omits no condition.
+// An explanation agrees with the plan, also for rules without src or dest, and has all conditions.
 func TestExplainFirewall(t *testing.T) {
 	for want, o := range map[string]rest.Object{
 		"tcpudp from any address in zone lan to the CNF itself port 22: REJECT":                       &rest.FirewallRule{Src: "lan", DestPort: "22"},

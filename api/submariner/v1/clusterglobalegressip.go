@@ -2,8 +2,8 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Names of ClusterGlobalEgressIPs. A cluster with one active gateway has one of the name ClusterEgress; a
-// cluster with several active gateways has one for each gateway node, named <node>-cluster-egress.submariner.io.
+// Names of ClusterGlobalEgressIPs. A cluster with one active gateway has an object with the name ClusterEgress. A
+// cluster with several gateway nodes has an object for each of them, named <node>-cluster-egress.submariner.io.
 const (
 	ClusterEgress           = "cluster-egress.submariner.io"
 	GatewayEgressSuffix     = "-" + ClusterEgress

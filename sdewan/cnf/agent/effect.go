@@ -52,7 +52,7 @@ func (a *Agent) settle(ctx context.Context) {
 	}
 }
 
-// effect reports what of the objects has an effect. Mistakes come before what is minor.
+// effect returns the report about objects without effect. Mistakes come first, then settings that this CNF does not have.
 func (a *Agent) effect() effectStatus {
 	a.mu.Lock()
 	applied := a.ready && a.err == nil && a.seen == a.changes.Load()

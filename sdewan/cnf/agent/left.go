@@ -15,7 +15,7 @@ const linger = 10 * time.Second
 // maxLeft is the maximum number of connections that are remembered: as many as a configuration has.
 const maxLeft = 10_000
 
-// memory has the connections of the last configuration, and those that have left it lately, without their secrets.
+// memory holds the connections of the last configuration, and the connections that were removed from it in the last few seconds. It has no secrets.
 type memory struct {
 	last []rest.Remote
 	left []leftRemote // in the order of their ends

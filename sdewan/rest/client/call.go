@@ -78,7 +78,7 @@ func (c *Client) Status(ctx context.Context) ([]Module, error) {
 	return out, nil
 }
 
-// Effect is what a CNF makes of the objects that it has. Only subctl's own CNF reports it.
+// Effect reports which objects of a CNF have an effect. Only subctl's own CNF has this report.
 type Effect struct {
 	Reports     bool // whether the CNF reports the following
 	Awaiting    bool // it forwards nothing until a service is restarted
@@ -94,7 +94,7 @@ type Ineffective struct {
 	Minor      bool   `json:"minor"` // only a setting that the CNF does not have is without effect
 }
 
-// Effect returns what the CNF makes of its objects, as soon as its kernel holds the last change, or the CNF has waited for this long enough.
+// Effect returns the CNF's report about its objects. The CNF answers when its kernel holds the last change, or after a time limit of its own.
 func (c *Client) Effect(ctx context.Context) (Effect, error) {
 	body, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("effect"), most: smallBody, unquoted: true})
 	if err != nil {
