@@ -26,6 +26,8 @@ type State struct {
 	Broker *v1alpha1.Broker
 	// Members are the cluster IDs in use, sorted.
 	Members []string
+	// Invited are the cluster IDs that the broker has an invitation of, used or not, sorted.
+	Invited []string
 	// Global are the global networks of members and invited clusters.
 	Global globalnet.Record
 }
@@ -49,8 +51,11 @@ func Look(ctx context.Context, c client.Client, ns string) (State, error) {
 	for _, sa := range accounts.Items {
 		if id, ok := strings.CutPrefix(sa.Name, memberPrefix); ok {
 			s.Members = append(s.Members, id)
+		} else if id, ok := strings.CutPrefix(sa.Name, inviteePrefix); ok {
+			s.Invited = append(s.Invited, id)
 		}
 	}
+	slices.Sort(s.Invited)
 	clusters := &submarinerv1.ClusterList{}
 	err = c.List(ctx, clusters, client.InNamespace(ns))
 	if err != nil && !kube.NotThere(err) {

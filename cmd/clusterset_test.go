@@ -353,6 +353,20 @@ func TestClusterSetMistakes(t *testing.T) {
 	require.Equal(t, before, w.state(t), "a refused change changed something")
 }
 
+// An invitation that nobody has used is revoked like a member.
+func TestRevokeInvited(t *testing.T) {
+	w := newSetsWorld(t)
+	r := w.subctl(t, "revoke north --yes")
+	require.Equal(t, result{cli.ExitFailed, "", "Error: the broker has no member and no invitation \"north\": it has east, hub-1, west; " +
+		"to publish a revocation nevertheless, add --force\n"}, r)
+	r = w.subctl(t, "invite north --join-file "+filepath.Join(t.TempDir(), "north.subm"))
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	r = w.subctl(t, "revoke north --yes")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	r = w.subctl(t, "revoke north --yes")
+	require.Equal(t, cli.ExitFailed, r.code, "there is no invitation any more: %s", r.stderr)
+}
+
 // Who may not read the broker is told what to do, by the commands that change nothing, too.
 func TestClusterSetWithoutRights(t *testing.T) {
 	w := newSetsWorld(t)

@@ -79,7 +79,7 @@ func newRevoke(g *globals) *cobra.Command {
 	f.BoolVar(&o.joinFiles, "join-files", false, "make the tokens of all general join files void, instead of removing a cluster")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
-	f.BoolVar(&o.force, "force", false, "continue even if pairs of other clusters need the cable policies of the cluster, or if the broker does not know the cluster")
+	f.BoolVar(&o.force, "force", false, "continue even if pairs of other clusters need the cable policies of the cluster, or if the broker knows neither the cluster nor an invitation for it")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	c.ValidArgsFunction = o.completeClusters
 	return c
@@ -105,8 +105,10 @@ func (o *revokeOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(state.Members, o.cluster) && !o.force {
-		return fmt.Errorf("the broker has no member %q: it has %s; to publish a revocation nevertheless, add --force", o.cluster, cmp.Or(words.List(state.Members), "no members"))
+	if known := slices.Concat(state.Members, state.Invited); !slices.Contains(known, o.cluster) && !o.force {
+		slices.Sort(known)
+		return fmt.Errorf("the broker has no member and no invitation %q: it has %s; to publish a revocation nevertheless, add --force",
+			o.cluster, cmp.Or(words.List(slices.Compact(known)), "none"))
 	}
 	return o.revoke(ctx, c, hub, all)
 }
