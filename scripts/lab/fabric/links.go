@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -58,17 +59,25 @@ func route(dst netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
+// bridge makes a bridge, which may have an address. Without a MAC address of its own, it would have the lowest one of its ports: when nodes
+// come and go, what others send to it would be lost until they learn another one.
 func bridge(name string, addr netip.Prefix) error {
 	missing, err := noLink(name)
 	if err != nil {
 		return err
 	}
 	if missing {
-		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: ownMAC(name)}}); err != nil {
 			return fmt.Errorf("making bridge %s: %w", name, err)
 		}
 	}
 	return errors.Join(address(name, addr), up(name))
+}
+
+// ownMAC returns a locally administered unicast address for the name of a link.
+func ownMAC(name string) net.HardwareAddr {
+	sum := sha256.Sum256([]byte(name))
+	return append(net.HardwareAddr{0x02}, sum[:5]...)
 }
 
 func join(name, bridge string) error {
