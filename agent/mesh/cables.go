@@ -55,7 +55,7 @@ func connect(m *Mesh) Cables {
 	}
 	c.incomplete = incompletePolicies(m.Snapshot, m.Membership, c.book)
 	c.own = policy.Cluster{
-		ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Sets, Driver: m.Offer.Default.Name(),
+		ID: m.Offer.Local.Cluster, Labels: m.Membership.labels(), Sets: m.Membership.Sets, Driver: m.Offer.Default.Name(),
 		MustEncrypt: m.Membership.Submariner.Spec.Encryption.Required(),
 	}
 	needs := m.Snapshot.needs()
@@ -130,7 +130,7 @@ func (c *chooser) connect(p *Peer) error {
 	if p.ForbidsDriver(d) { // policy never decides on such a driver
 		return noCable{d.Name(), p.Policy, p.Rule, fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name())}
 	}
-	if err := d.Refuses(c.Local, p.Peer); err != nil {
+	if err := d.Refuses(c.Offer.Local, p.Peer); err != nil {
 		return noCable{d.Name(), p.Policy, p.Rule, err}
 	}
 	made := cable.Cable{Peer: p.Peer, Driver: d}

@@ -169,7 +169,7 @@ func (m *Mesh) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 		return cable.Cable{}, false
 	}
 	p.Config, p.Shared, p.Policy, p.Rule = u.Config, u.Shared, u.Policy, u.Rule
-	if d.Refuses(m.Local, p) != nil {
+	if d.Refuses(m.Offer.Local, p) != nil {
 		return cable.Cable{}, false
 	}
 	c := cable.Cable{Peer: p, Driver: d}

@@ -29,7 +29,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		}
 		conn := submarinerv1.Connection{
 			Endpoint: bounded(m.Cables.Endpoints[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
-			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Rule: c.Rule, Implementation: m.Local.Engine(c.Driver.Properties().Engine).Name, MTU: c.MTU(m.Local),
+			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Rule: c.Rule, Implementation: m.Offer.Local.Engine(c.Driver.Properties().Engine).Name, MTU: c.MTU(m.Offer.Local),
 			PathMTU: c.Peer.MTU, Attempts: m.Snapshot.Paths[c.Name].Attempts,
 			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
 		}

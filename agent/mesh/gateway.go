@@ -52,7 +52,7 @@ func planGateway(s Snapshot) (Plan, error) {
 			barred = append(barred, c.Subnets...) // its packets are dropped until it answers
 		}
 	}
-	cabling := cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred, Siblings: m.siblings(), Detours: m.detours(), Globalnet: m.Translates.Table, Clusters: m.Accepted.clusters()}
+	cabling := cable.Cabling{Local: m.Offer.Local, Peers: p.cables, Barred: barred, Siblings: m.siblings(), Detours: m.detours(), Globalnet: m.Offer.Translates.Table, Clusters: m.Accepted.clusters()}
 	if p.State, p.links, err = cable.Plan(cabling); err != nil {
 		return Plan{}, err
 	}
@@ -79,7 +79,7 @@ func recallGateway(node string, reports []*submarinerv1.Gateway, now time.Time) 
 func (m *Mesh) probes(plan Plan) Probes {
 	hc := m.Membership.Submariner.Spec.HealthCheck()
 	p := Probes{Interval: time.Duration(hc.IntervalSeconds) * time.Second, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
-	from := m.Local.PodIP
+	from := m.Offer.Local.PodIP
 	for i, c := range plan.cables {
 		if c.Idle {
 			t := Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
@@ -114,7 +114,7 @@ func (m *Mesh) probes(plan Plan) Probes {
 func (m *Mesh) fastTarget(c cable.Cable, l cable.Link) Target {
 	t := Target{IP: l.IP, From: l.From, Fast: true}
 	if l.MAC != "" {
-		t.Echo = Echo{Device: l.Device, MAC: l.MAC, MTU: c.MTU(m.Local)}
+		t.Echo = Echo{Device: l.Device, MAC: l.MAC, MTU: c.MTU(m.Offer.Local)}
 	}
 	return t
 }
@@ -194,11 +194,11 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
 		g.Status.Conditions = append(g.Status.Conditions, m.egressConditions(was, o.Now)...)
-		g.Status.LocalEndpoint = m.endpoint().Spec
-		if m.Translates.Health.IsValid() {
-			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Translates.Health.String())
+		g.Status.LocalEndpoint = m.Offer.endpoint().Spec
+		if m.Offer.Translates.Health.IsValid() {
+			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Offer.Translates.Health.String())
 		}
-		m.reportShare(g)
+		m.Offer.reportShare(s, g)
 	} else {
 		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)
 		if old != nil {
@@ -250,7 +250,7 @@ func reportedAt(g *submarinerv1.Gateway) time.Time {
 // ways: until then, its own pods use its cables, and other clusters accept packets only through the cables of Endpoints. Nobody
 // sends packets to a standby.
 func (r *Report) prune(m *Mesh, now time.Time) {
-	s, own := m.Snapshot, m.endpoint().Name
+	s, own := m.Snapshot, m.Offer.endpoint().Name
 	leaving := m.Membership.Leaving()
 	for _, e := range m.Membership.Endpoints {
 		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)

@@ -21,12 +21,10 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
-	"subctl/globalnet"
 )
 
 // Mesh is a Snapshot and everything that follows from it, stage by stage.
@@ -34,16 +32,12 @@ type Mesh struct {
 	Snapshot   Snapshot
 	Membership Membership
 	Offer      Offer
-	Local      cable.Local // this node as a gateway
 	Accepted   Accepted
 	Cables     Cables
-	Translates globalnet.Translation // what this node translates as a gateway of a cluster with global networks
 
 	before     map[string]Using        // by cluster; nil until inUse needs it
 	gatewaysOf map[string]int          // by cluster; nil until several needs it
 	siblingsTo map[string][]cable.Node // by cluster; nil until siblings needs it
-
-	drainingSince time.Time // the zero Time if this gateway is in service
 }
 
 // ErrNotJoined is the error of a cluster without a Submariner object: its agents have
@@ -58,11 +52,7 @@ func Of(s Snapshot) (*Mesh, error) {
 	if m.Membership, err = readMembership(s); err != nil {
 		return nil, err
 	}
-	m.Offer, m.Local = readOffer(s, m.Membership)
-	m.translate()
-	m.Local.Weight = m.Membership.Self.Weight
-	m.Local.Siblings, m.Local.TellsSiblings = m.Membership.severalGateways(s.Standing), true
-	m.Local.Drain, m.drainingSince = m.readDraining()
+	m.Offer = readOffer(s, m.Membership)
 	m.Accepted = accept(s, m.Membership)
 	m.Cables = connect(m)
 	return m, nil

@@ -45,7 +45,7 @@ func (m *Mesh) pathProbes() Probes {
 	p := Probes{Interval: pathInterval * interval, Retry: interval, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
 	for _, c := range m.Cables.Wanted {
 		if m.unprobed(c.HealthIP) == "" {
-			p.Targets[c.Name] = Target{IP: c.HealthIP, From: m.Local.PodIP}
+			p.Targets[c.Name] = Target{IP: c.HealthIP, From: m.Offer.Local.PodIP}
 		}
 	}
 	return p
@@ -61,7 +61,7 @@ func (m *Mesh) unprobed(ip netip.Addr) string {
 		return notOnGateways
 	case !ip.IsValid():
 		return noHealthIP
-	case !m.Local.PodIP.IsValid():
+	case !m.Offer.Local.PodIP.IsValid():
 		return noPodIP
 	case len(m.Membership.Nodes) > maxProbingNodes:
 		return tooManyNodes

@@ -26,7 +26,7 @@ func worker(n int) *Mesh {
 		},
 		Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}},
 	}
-	m.Local.PodIP = netip.MustParseAddr("10.111.2.1")
+	m.Offer.Local.PodIP = netip.MustParseAddr("10.111.2.1")
 	for i := range n {
 		name := fmt.Sprintf("cluster-%03d", i)
 		peer := cable.Peer{Gateway: cable.Gateway{Name: name, HealthIP: netip.MustParseAddr("10.112.1.1")}}
@@ -53,7 +53,7 @@ func TestRemoteEndpoints(t *testing.T) {
 		}, status: submarinerv1.ConnectionNone, message: healthOff},
 		{name: "gateway", change: func(m *Mesh) { m.Membership.Self.Name = "gw" }, status: submarinerv1.ConnectionNone, message: notOnGateways},
 		{name: "no address there", change: func(m *Mesh) { m.Cables.Wanted[0].HealthIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noHealthIP},
-		{name: "no address here", change: func(m *Mesh) { m.Local.PodIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noPodIP},
+		{name: "no address here", change: func(m *Mesh) { m.Offer.Local.PodIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noPodIP},
 		{name: "many nodes", change: func(m *Mesh) { m.Membership.Nodes = make([]cable.Node, maxProbingNodes+1) }, status: submarinerv1.ConnectionNone, message: tooManyNodes},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func planRoute(s Snapshot) (Plan, error) {
 		return p, nil
 	}
 	in := cable.Intra{
-		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
+		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
 		Gateways: m.gateways(), Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
 	}
 	for _, n := range m.Membership.Nodes {
@@ -61,11 +61,11 @@ func planRoute(s Snapshot) (Plan, error) {
 			in.Workers = append(in.Workers, n)
 		}
 	}
-	in.Ends, in.VXLANPorts, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), drivers.VXLANPorts(m.Local), m.onlyOurDevices(in)
+	in.Ends, in.VXLANPorts, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), drivers.VXLANPorts(m.Offer.Local), m.onlyOurDevices(in)
 	for _, c := range m.Cables.Wanted {
 		in.Ends = append(in.Ends, c.Address, c.PrivateIP)
 		p.Using[c.Name] = using(c)
-		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Local), Device: c.Device()})
+		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Offer.Local), Device: c.Device()})
 	}
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err

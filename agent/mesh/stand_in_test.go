@@ -178,7 +178,7 @@ func TestSettingsOfStandIn(t *testing.T) {
 		require.Equal(t, "vxlan+wireguard", c.Driver.Name())
 		require.Equal(t, cable.Config{"keepalive": "7s", "mtu": "1300"}, c.Config)
 		require.Equal(t, c.Config, c.Shared)
-		require.Equal(t, 1300, c.MTU(m.Local))
+		require.Equal(t, 1300, c.MTU(m.Offer.Local))
 		require.Equal(t, "lab", c.Policy)
 	}
 }

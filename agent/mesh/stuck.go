@@ -110,7 +110,7 @@ func (m *Mesh) likelyCause(broken error, c cable.Cable, l cable.Link) string {
 	}
 	var causes []string
 	state, stateful := m.stateOf(l)
-	path := fmt.Sprintf("a firewall between %v and %v drops %s", m.Local.PrivateIP, c.Address, strings.Join(l.Passes, " or "))
+	path := fmt.Sprintf("a firewall between %v and %v drops %s", m.Offer.Local.PrivateIP, c.Address, strings.Join(l.Passes, " or "))
 	switch {
 	case stateful && state.Up:
 		causes = append(causes, "the gateways have agreed on keys, but packets do not pass: "+path)
@@ -120,8 +120,8 @@ func (m *Mesh) likelyCause(broken error, c cable.Cable, l cable.Link) string {
 		causes = append(causes, path)
 	}
 	causes = append(causes, fmt.Sprintf("cluster %s does not use %s, because it does not have the policy or could not set up the cable (subctl show connections there)", c.Cluster, c.Driver.Name()))
-	if mtu := c.Peer.MTU; mtu != 0 && mtu < m.Local.MTU {
-		causes = append(causes, fmt.Sprintf("packets are lost because the path carries at most %d bytes, less than this node's MTU of %d", mtu, m.Local.MTU))
+	if mtu := c.Peer.MTU; mtu != 0 && mtu < m.Offer.Local.MTU {
+		causes = append(causes, fmt.Sprintf("packets are lost because the path carries at most %d bytes, less than this node's MTU of %d", mtu, m.Offer.Local.MTU))
 	}
 	return strings.Join(causes, "; or ")
 }
