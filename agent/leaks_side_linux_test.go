@@ -119,7 +119,7 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 		}
 		m.device = c.Device()
 	}
-	require.Empty(t, known.Refused())
+	require.Empty(t, known.Cables.Refused)
 	return snap
 }
 

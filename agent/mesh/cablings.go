@@ -8,36 +8,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
-	"subctl/cable/keys"
 )
-
-// Using is the cable that carries the traffic to one remote gateway. One plan hands it to the
-// next: a pair changes its cable only once the new one is known to work.
-type Using struct {
-	Cluster string // of the remote gateway
-	Driver  string
-	Device  string
-	Config  cable.Config
-	Shared  cable.Config
-	Policy  string
-	Rule    int // of the policy, counted from 1
-	// PublicKey is the public key of the other cluster; the zero PublicKey if it has none.
-	PublicKey keys.PublicKey
-	// Since is the time when the cable took over from Before; zero if there was none.
-	Since time.Time
-	// Before is kept up for a while, for packets that the other end still sends
-	// through it.
-	Before *Using
-	// Turn is the change of the cable that is under way; nil if there is none.
-	Turn *Turn
-	// Silent reports whether the cable has stopped answering: see silent.
-	Silent bool
-}
-
-// using returns how a cable is made.
-func using(c cable.Cable) Using {
-	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy, Rule: c.Rule, PublicKey: c.PublicKey}
-}
 
 // keptFor is the time for which the old cable of a pair stays up after the new one has taken
 // over. The other end has seen the new cable work at the same time as this end, as a ping and
@@ -189,7 +160,7 @@ func (m *Mesh) established(c cable.Cable) bool {
 	if m.detour(c) {
 		return false
 	}
-	before, ok := m.inUse(c.Gateway)
+	before, ok := (&lastUsed{snapshot: m.Snapshot}).by(c.Gateway)
 	u := using(c)
 	return ok && !before.Silent && before.Driver == u.Driver && before.Device == u.Device && maps.Equal(before.Shared, u.Shared)
 }

@@ -75,7 +75,7 @@ func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
 // undecidable returns why it cannot be decided yet which cable connects a cluster; nil if it
 // can.
 func (c *chooser) undecidable(cluster string) error {
-	known := c.Membership.Clusters[cluster]
+	known := c.membership.Clusters[cluster]
 	if known == nil {
 		return incomplete{fmt.Errorf("waiting for the Cluster object of cluster %s, which has its labels and clustersets", cluster)}
 	}

@@ -289,7 +289,7 @@ func TestConfigMapArrivesLate(t *testing.T) {
 	objs := []client.Object{a.read(PoliciesRead(spec, spec.Sets(), policy.Digest([]*v1alpha1.CablePolicies{a.policy}))), a.cluster, a.endpoint, a.policy}
 	p := a.plan(t, Memory{}, nil, objs...)
 	require.Empty(t, p.cables)
-	require.ErrorContains(t, p.Mesh.Refused()[0].Err, `the settings of ConfigMap "tuned" have not been copied into the policy yet`)
+	require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err, `the settings of ConfigMap "tuned" have not been copied into the policy yet`)
 	using := map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "before"}}
 	p = a.plan(t, Memory{Using: using}, nil, objs...)
 	require.Len(t, p.cables, 1)

@@ -66,7 +66,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend = "" // not decided
 		out = append(out, conn)
 	}
-	refused := m.Refused()
+	refused := m.Cables.Refused
 	for _, r := range refused[:min(len(refused), maxRefused)] {
 		var wanted noCable
 		errors.As(r.Err, &wanted)

@@ -17,12 +17,8 @@
 package mesh
 
 import (
-	"cmp"
 	"errors"
-	"slices"
-	"strings"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
 )
@@ -35,7 +31,6 @@ type Mesh struct {
 	Accepted   Accepted
 	Cables     Cables
 
-	before     map[string]Using        // by cluster; nil until inUse needs it
 	gatewaysOf map[string]int          // by cluster; nil until several needs it
 	siblingsTo map[string][]cable.Node // by cluster; nil until siblings needs it
 }
@@ -45,7 +40,7 @@ type Mesh struct {
 var ErrNotJoined = errors.New("there is no Submariner object in this cluster: run subctl join")
 
 // Of computes all stages. The error is ErrNotJoined or a mistake in this cluster's own
-// objects. Mistakes of other clusters are not errors: they are in Refused.
+// objects. Mistakes of other clusters are not errors: they are in Cables.Refused.
 func Of(s Snapshot) (*Mesh, error) {
 	m := &Mesh{Snapshot: s}
 	var err error
@@ -54,24 +49,8 @@ func Of(s Snapshot) (*Mesh, error) {
 	}
 	m.Offer = readOffer(s, m.Membership)
 	m.Accepted = accept(s, m.Membership)
-	m.Cables = connect(m)
+	m.Cables = connect(s, m.Membership, m.Offer, m.Accepted)
 	return m, nil
-}
-
-// Refusal is an endpoint of another cluster to which there is no cable, and the reason.
-type Refusal struct {
-	Spec submarinerv1.EndpointSpec
-	Err  error
-}
-
-// Refused returns the endpoints that are not accepted and the endpoints that no driver
-// can connect, sorted by cable name.
-func (m *Mesh) Refused() []Refusal {
-	all := slices.Concat(m.Accepted.Refused, m.Cables.Refused)
-	slices.SortStableFunc(all, func(a, b Refusal) int {
-		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
-	})
-	return all
 }
 
 // Plan is the result of Role.Plan for a Snapshot.

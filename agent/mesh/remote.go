@@ -91,7 +91,7 @@ func (m *Mesh) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, om
 		r.Spec.Backend = "" // not decided
 		out = append(out, r)
 	}
-	for _, refused := range m.Refused() {
+	for _, refused := range m.Cables.Refused {
 		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: words.Clip("refused: "+refused.Err.Error(), maxRemoteText), Spec: refused.Spec})
 	}
 	down := func(r submarinerv1.RemoteEndpoint) int {

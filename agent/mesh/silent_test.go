@@ -138,12 +138,12 @@ func (w *changingPair) withoutPolicy() {
 // gateway must answer before it carries anything, in whatever order they are.
 func TestFurtherGatewayOfASilentCluster(t *testing.T) {
 	for range 20 {
-		m := &Mesh{Snapshot: Snapshot{Memory: Memory{Using: map[string]Using{
+		l := lastUsed{snapshot: Snapshot{Memory: Memory{Using: map[string]Using{
 			"w1": {Cluster: "west", Device: "vxlan-tunnel"}, "w2": {Cluster: "west", Device: "vxlan-tunnel", Silent: true}, "w3": {Cluster: "west", Device: "vxlan-tunnel"},
 			"n1": {Cluster: "north", Device: "vxlan-tunnel"},
 		}}}}
 		for name, silent := range map[string]bool{"west": true, "north": false} {
-			u, ok := m.inUse(cable.Gateway{Cluster: name, Name: "new"})
+			u, ok := l.by(cable.Gateway{Cluster: name, Name: "new"})
 			require.True(t, ok)
 			require.Equal(t, silent, u.Silent)
 		}

@@ -154,7 +154,7 @@ func TestStandIn(t *testing.T) {
 					require.Equal(t, test.reason, c.DriverReason)
 				}
 			}
-			require.Equal(t, test.refused != "", len(p.Mesh.Refused()) > 0)
+			require.Equal(t, test.refused != "", len(p.Mesh.Cables.Refused) > 0)
 			require.Empty(t, p.Mesh.Cables.Kept)
 			w, err := FromReports("worker", s.all()...)
 			require.NoError(t, err)
