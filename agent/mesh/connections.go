@@ -22,7 +22,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 	out := []submarinerv1.Connection{}
 	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))
 	reported := m.reportedConnections()
-	for i, c := range p.cables {
+	for i, c := range p.Held {
 		_, used := p.Using[c.Name]
 		if c.Idle && used {
 			continue
@@ -82,7 +82,7 @@ func (m *Mesh) connections(p Plan, o Outcome) []submarinerv1.Connection {
 // detected adds what the frequent probes have found to the connection of cable number i, where there are several ways to its
 // cluster: the cable does not carry packets, although the other gateway may answer pings.
 func (p Plan) detected(conn *submarinerv1.Connection, o Outcome, i int) {
-	probe := probeName(p.cables[i].Name, p.cables[i].Device())
+	probe := probeName(p.Held[i].Name, p.Held[i].Device())
 	h := o.Health[probe]
 	if !p.Probes.Targets[probe].Fast || h.Status != submarinerv1.ConnectionError || o.Broken[p.nameOf(i)] != nil {
 		return
@@ -95,7 +95,7 @@ func (p Plan) detected(conn *submarinerv1.Connection, o Outcome, i int) {
 
 // changing adds the change of cables that is under way to the connection of cable number i.
 func (m *Mesh) changing(conn *submarinerv1.Connection, p Plan, o Outcome, i int) {
-	c := p.cables[i]
+	c := p.Held[i]
 	if t := p.turn(c); t != nil {
 		at := metav1.NewTime(t.Since.Truncate(time.Second))
 		conn.ChangingSince = &at
@@ -103,7 +103,7 @@ func (m *Mesh) changing(conn *submarinerv1.Connection, p Plan, o Outcome, i int)
 	stuck := m.stuck(p, o, i)
 	switch next := p.next(c); {
 	case next >= 0:
-		conn.DesiredDriver = p.cables[next].Driver.Name()
+		conn.DesiredDriver = p.Held[next].Driver.Name()
 		if conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
 			conn.StatusMessage = cmp.Or(clip(stuck), clip(p.impossible(o, c, next)), fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", conn.DesiredDriver, conn.Driver))
@@ -122,13 +122,13 @@ func (p Plan) impossible(o Outcome, from cable.Cable, next int) string {
 	if why == nil {
 		return ""
 	}
-	return fmt.Sprintf("traffic stays with %s: changing to %s is not possible: %v", from.Driver.Name(), p.cables[next].Driver.Name(), why)
+	return fmt.Sprintf("traffic stays with %s: changing to %s is not possible: %v", from.Driver.Name(), p.Held[next].Driver.Name(), why)
 }
 
 // status returns the state of one cable. A ping counts most, as it takes the path of the
 // traffic. Where no ping is answered, the cable's own state tells why.
 func (m *Mesh) status(p Plan, o Outcome, c cable.Cable, l cable.Link) (submarinerv1.ConnectionStatus, string, *submarinerv1.LatencyRTT) {
-	state, stateful := m.stateOf(l)
+	state, stateful := m.Snapshot.stateOf(l)
 	_, probed := p.Probes.Targets[c.Name]
 	h, answered := o.Health[c.Name]
 	broken := o.Broken[c.Name]
@@ -166,20 +166,20 @@ const nothingSent = "no traffic is sent until the cable answers, as the other en
 func (m *Mesh) unanswered(p Plan, o Outcome, i int) (submarinerv1.ConnectionStatus, string) {
 	name := p.nameOf(i)
 	broken := o.Broken[name]
-	if state, stateful := m.stateOf(p.links[i]); broken == nil && stateful && !state.Up && state.Message != "" {
+	if state, stateful := m.Snapshot.stateOf(p.links[i]); broken == nil && stateful && !state.Up && state.Message != "" {
 		return cmp.Or(o.Health[name].Status, submarinerv1.Connecting), clip(state.Message)
 	}
 	if broken == nil && o.Health[name].Status != submarinerv1.ConnectionError {
 		return submarinerv1.Connecting, nothingSent
 	}
-	return submarinerv1.ConnectionError, clip(nothingSent + ". Likely cause: " + m.likelyCause(broken, p.cables[i], p.links[i]))
+	return submarinerv1.ConnectionError, clip(nothingSent + ". Likely cause: " + m.likelyCause(broken, p.Held[i], p.links[i]))
 }
 
 // stateOf returns what the kernel says of a cable; false if its driver keeps no state.
-func (m *Mesh) stateOf(l cable.Link) (dataplane.CableState, bool) {
-	for _, s := range m.Snapshot.Cables {
-		if s.Device == l.StateDevice && s.Peer == l.State {
-			return s, true
+func (s Snapshot) stateOf(l cable.Link) (dataplane.CableState, bool) {
+	for _, c := range s.Cables {
+		if c.Device == l.StateDevice && c.Peer == l.State {
+			return c, true
 		}
 	}
 	return dataplane.CableState{}, l.State != ""
@@ -187,7 +187,7 @@ func (m *Mesh) stateOf(l cable.Link) (dataplane.CableState, bool) {
 
 // count adds the counters and the time of the last handshake of an encrypted cable.
 func (m *Mesh) count(c *submarinerv1.Connection, l cable.Link) {
-	state, _ := m.stateOf(l)
+	state, _ := m.Snapshot.stateOf(l)
 	if state.Device == "" {
 		return // not encrypted, or not known to the kernel yet
 	}

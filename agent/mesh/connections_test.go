@@ -66,8 +66,8 @@ func TestWhatAConnectionReports(t *testing.T) {
 	next := cable.Cable{Peer: peer, Driver: drivers.Find("wireguard")}
 	next.Idle = true
 	p := Plan{
-		cables: []cable.Cable{used, next}, Using: map[string]Using{"west": {Driver: "ipsec"}},
-		links: []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}},
+		Traffic: Traffic{Held: []cable.Cable{used, next}, Using: map[string]Using{"west": {Driver: "ipsec"}}},
+		links:   []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}},
 	}
 	c := m.connections(p, Outcome{})[0]
 	require.Equal(t, []string{"ipsec", "ipsec", "wireguard"}, []string{c.Endpoint.Backend, c.Driver, c.DesiredDriver})
@@ -76,7 +76,7 @@ func TestWhatAConnectionReports(t *testing.T) {
 
 	require.Equal(t, c.LastHandshake, c.LastContact, "no ping was answered yet")
 
-	p.cables, m.Snapshot.Cables = p.cables[:1], nil
+	p.Held, m.Snapshot.Cables = p.Held[:1], nil
 	answered := m.connections(p, Outcome{Now: shook.Add(time.Minute), Health: map[string]Health{"west": {Status: submarinerv1.Connected}}})[0]
 	require.Equal(t, shook.Add(time.Minute).Truncate(time.Second), answered.LastContact.Time)
 	report := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{answered}}}

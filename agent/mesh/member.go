@@ -36,7 +36,7 @@ const (
 // member reports whether packets to a cluster may take the cable number i of a plan, and the reason if they may not, or if only some do. old
 // is the connection as it was reported before; nil if it was not.
 func (m *Mesh) member(p Plan, o Outcome, i int, old *submarinerv1.Connection) (is bool, reason string) {
-	c := p.cables[i]
+	c := p.Held[i]
 	is = p.members[p.links[i].Hop] && o.Broken[p.nameOf(i)] == nil
 	switch {
 	case o.Broken[p.nameOf(i)] != nil:

@@ -48,6 +48,15 @@ func (m Membership) Siblings() []cable.Node {
 	return slices.DeleteFunc(slices.Clone(m.Gateways), func(g cable.Node) bool { return g.Name == m.Self.Name })
 }
 
+// observed returns the gateways, as this node observes them.
+func (m Membership) observed(health Healths) []cable.Node {
+	out := slices.Clone(m.Gateways)
+	for i, g := range out {
+		out[i].Down = health[gatewayProbe(g)].Status == submarinerv1.ConnectionError
+	}
+	return out
+}
+
 // Leaving reports whether the cluster is being uninstalled.
 func (m Membership) Leaving() bool { return !m.Submariner.DeletionTimestamp.IsZero() }
 

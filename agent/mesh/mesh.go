@@ -30,9 +30,6 @@ type Mesh struct {
 	Offer      Offer
 	Accepted   Accepted
 	Cables     Cables
-
-	gatewaysOf map[string]int          // by cluster; nil until several needs it
-	siblingsTo map[string][]cable.Node // by cluster; nil until siblings needs it
 }
 
 // ErrNotJoined is the error of a cluster without a Submariner object: its agents have
@@ -55,6 +52,8 @@ func Of(s Snapshot) (*Mesh, error) {
 
 // Plan is the result of Role.Plan for a Snapshot.
 type Plan struct {
+	// Traffic is the traffic of a gateway. Of it, the plan of a route agent has only Using.
+	Traffic
 	// State is the desired state of the node's kernel.
 	State dataplane.State
 	// Sweep lists the owners whose agents no longer run on this node and whose objects
@@ -62,17 +61,11 @@ type Plan struct {
 	Sweep []dataplane.Owner
 	// Probes are the addresses to ping.
 	Probes Probes
-	// Using has the cables that carry the traffic to remote gateways once the node holds
-	// State, by cable name.
-	Using map[string]Using
-	// First are the changes from no cable to the first cable of a pair, by cable name.
-	First map[string]Turn
 	// Addresses holds the decisions of the globalnet agent; nil for other agents.
 	Addresses *Addresses
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.
 	Mesh *Mesh
 
-	cables  []cable.Cable // that State connects, in the order of links
-	links   []cable.Link
+	links   []cable.Link    // of the cables that are held, in their order
 	members map[uint32]bool // next hops that the groups of remote clusters have
 }

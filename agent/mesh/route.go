@@ -43,7 +43,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{State: dataplane.State{}, Using: map[string]Using{}, Mesh: m}
+	p := Plan{Traffic: Traffic{Using: map[string]Using{}}, State: dataplane.State{}, Mesh: m}
 	if !IsGatewayNode(Find[*corev1.Node](s, s.Node)) {
 		// No gateway agent runs here; one that did has left its objects in place.
 		p.Sweep = []dataplane.Owner{dataplane.GatewayOwner}
@@ -53,7 +53,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: m.gateways(), Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
+		Gateways: m.Membership.observed(s.Health), Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {

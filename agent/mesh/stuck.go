@@ -9,57 +9,11 @@ import (
 	"subctl/cable"
 )
 
-// Turn is a change of a pair's cable, or of no cable to the first one, that is under way: the cable
-// that policy decides on has not answered since.
-type Turn struct {
-	Driver string
-	Device string // empty if unknown: the agent has just started
-	Since  time.Time
-	// Proof is the time of the first ping that counts: earlier answers prove nothing.
-	Proof time.Time
-}
-
-// to reports whether t is a change to the cable u. t may be nil.
-func (t *Turn) to(u Using) bool {
-	return t != nil && t.Driver == u.Driver && (t.Device == "" || t.Device == u.Device)
-}
-
-// turn returns the change to a cable: the one under way, which may be nil, if it is to the
-// same cable.
-func (m *Mesh) turn(underWay *Turn, u Using) *Turn {
-	if underWay.to(u) {
-		return &Turn{Driver: u.Driver, Device: u.Device, Since: underWay.Since, Proof: underWay.Proof}
-	}
-	return &Turn{Driver: u.Driver, Device: u.Device, Since: m.Snapshot.Now}
-}
-
-// abrupt returns the change to a cable that carries the traffic already, because the cable
-// before it could not stay; nil once it has answered, or if there was no cable before.
-func (m *Mesh) abrupt(want cable.Cable, was Using, had bool) *Turn {
-	u := using(want)
-	silent := was.Turn.to(u) && m.Snapshot.Health[want.Name].Status != submarinerv1.Connected
-	if had && was.Device != u.Device || silent {
-		return m.turn(was.Turn, u)
-	}
-	return nil
-}
-
-// turn returns the change of a pair from its cable c, or to its first cable c; nil if there is none.
-func (p Plan) turn(c cable.Cable) *Turn {
-	if u, used := p.Using[c.Name]; used {
-		return u.Turn
-	}
-	if t, waits := p.First[c.Name]; waits {
-		return &t
-	}
-	return nil
-}
-
 // stuck describes the change of the cable to a peer, and the likely reason why the new cable
 // does not answer; empty if there is no change, or if it has not lasted for long. Number i of the plan is
 // the cable that the pair uses, or its first one.
 func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
-	c := p.cables[i]
+	c := p.Held[i]
 	t := p.turn(c)
 	if t == nil || o.Now.Sub(t.Since) < submarinerv1.StuckAfter {
 		return ""
@@ -78,7 +32,7 @@ func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
 	if next < 0 {
 		next = i
 	}
-	to := p.cables[next]
+	to := p.Held[next]
 	by := ""
 	if to.Policy != "" {
 		by = fmt.Sprintf(", which cable policy %s specifies,", to.Policy)
@@ -91,7 +45,7 @@ func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
 // have not answered for so long, as text.
 func (m *Mesh) stuckChanges(p Plan, o Outcome) []string {
 	var out []string
-	for i, c := range p.cables {
+	for i, c := range p.Held {
 		if _, used := p.Using[c.Name]; c.Idle && used {
 			continue
 		}
@@ -109,7 +63,7 @@ func (m *Mesh) likelyCause(broken error, c cable.Cable, l cable.Link) string {
 		return "this node could not set it up: " + broken.Error()
 	}
 	var causes []string
-	state, stateful := m.stateOf(l)
+	state, stateful := m.Snapshot.stateOf(l)
 	path := fmt.Sprintf("a firewall between %v and %v drops %s", m.Offer.Local.PrivateIP, c.Address, strings.Join(l.Passes, " or "))
 	switch {
 	case stateful && state.Up:
