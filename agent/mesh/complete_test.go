@@ -134,7 +134,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 			if has["endpoint"] {
 				require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
 			}
-			if c := p.Mesh.connections(p, Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
+			if c := p.connections(Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
 				require.NotContains(t, p.State.String(), "10.112.0.0/16 table 100 nhid")
 				require.Equal(t, submarinerv1.Connecting, c[0].Status)
 				require.Equal(t, c[0].Driver, c[0].Endpoint.Backend, "no driver is reported before it is decided")
@@ -142,7 +142,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 			}
 			m.Using = p.Using
 			if r.IntN(3) == 0 { // a restart
-				g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.Mesh.connections(p, Outcome{})}}
+				g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.connections(Outcome{})}}
 				m.Using = usingIn(g, time.Time{})
 			}
 		}
@@ -176,7 +176,7 @@ func TestPartialStateChangesNothing(t *testing.T) {
 			require.Equal(t, "ipsec", p.Held[0].Driver.Name())
 			require.Equal(t, using, p.Using)
 			require.Empty(t, p.Mesh.Cables.Barred)
-			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.Mesh.connections(p, Outcome{})}}
+			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.connections(Outcome{})}}
 			require.Equal(t, key, usingIn(g, time.Time{})[westCable].PublicKey, "a restarted agent has it, too")
 		})
 	}
@@ -235,7 +235,7 @@ func TestEndsDisagree(t *testing.T) {
 		require.Len(t, p.Held, 1)
 		require.True(t, p.Held[0].Idle)
 		require.Contains(t, p.Probes.Targets, probeName(westCable, "vxlan-tunnel"), "it goes on trying")
-		c := p.Mesh.connections(p, Outcome{Health: health})[0]
+		c := p.connections(Outcome{Health: health})[0]
 		require.Equal(t, submarinerv1.ConnectionError, c.Status)
 		require.Contains(t, c.StatusMessage, "no traffic is sent until the cable answers")
 		require.True(t, c.Idle)

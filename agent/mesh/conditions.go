@@ -92,7 +92,7 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	if kept := m.Cables.Kept; len(kept) > 0 {
 		add(ConditionCablePoliciesValid, false, reasonKept, clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))
 	}
-	if stuck := m.stuckChanges(p, o); len(stuck) > 0 {
+	if stuck := p.stuckChanges(o); len(stuck) > 0 {
 		add(ConditionCablesChanged, false, reasonNoAnswer, clip(strings.Join(stuck, "\n")))
 	}
 	if err := m.Snapshot.PublicIPErr; err != nil {

@@ -122,7 +122,7 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 	g := gatewayReport(s, p, o, old)
 	if m := p.Mesh; m != nil {
 		if s.Standing.Active && !m.Membership.Leaving() {
-			g.Status.Connections = m.connections(p, o)
+			g.Status.Connections = p.connections(o)
 			r.publishEndpoint(m)
 		}
 		if s.Standing.Speaker && !m.Membership.Leaving() {

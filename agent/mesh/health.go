@@ -7,6 +7,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/dataplane"
 )
 
 // Probes are the addresses to ping.
@@ -143,6 +144,16 @@ func (h Healths) silent(c cable.Cable, was Using) bool {
 // fails reports whether the gateway to which a cable leads does not answer pings any more.
 func (h Healths) fails(c cable.Cable) bool {
 	return h[c.Name].Status == submarinerv1.ConnectionError
+}
+
+// stateOf returns what the kernel says of a cable; false if its driver keeps no state.
+func (s Snapshot) stateOf(l cable.Link) (dataplane.CableState, bool) {
+	for _, c := range s.Cables {
+		if c.Device == l.StateDevice && c.Peer == l.State {
+			return c, true
+		}
+	}
+	return dataplane.CableState{}, l.State != ""
 }
 
 // RTT sums up round trip times. The zero value has seen none.

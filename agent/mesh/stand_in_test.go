@@ -143,7 +143,7 @@ func TestStandIn(t *testing.T) {
 				got = append(got, c.Driver.Name())
 			}
 			require.Equal(t, test.want, got)
-			for _, c := range p.Mesh.connections(p, Outcome{Now: s.Now, Health: s.Health}) {
+			for _, c := range p.connections(Outcome{Now: s.Now, Health: s.Health}) {
 				if c.UsingIP == "" {
 					require.Contains(t, c.StatusMessage, test.refused)
 					continue
@@ -214,7 +214,7 @@ func TestStandInTransitions(t *testing.T) {
 	p := pass(two(allDrivers))
 	require.Equal(t, []string{"11 wireguard"}, carries(p))
 	require.Equal(t, "vxlan+wireguard", p.Held[p.next(p.Held[0])].Driver.Name())
-	c := p.Mesh.connections(p, Outcome{Now: s.Now, Health: map[string]Health{westCable: {Status: submarinerv1.Connected}}})[0]
+	c := p.connections(Outcome{Now: s.Now, Health: map[string]Health{westCable: {Status: submarinerv1.Connected}}})[0]
 	require.Equal(t, []string{"wireguard", "vxlan+wireguard"}, []string{c.Driver, c.DesiredDriver})
 	require.Contains(t, c.DriverReason, "cluster west has several")
 	require.Equal(t, []string{"11 wireguard", "12 vxlan+wireguard"}, carries(pass(two(allDrivers), second)))

@@ -78,7 +78,7 @@ func (w *changingPair) pass(t *testing.T, after time.Duration, answer ...string)
 	w.snapshot.Memory.Using, w.snapshot.Memory.First = w.plan.Using, w.plan.First
 	o := Outcome{Now: w.snapshot.Now, Health: w.snapshot.Health}
 	w.report = gatewayReport(w.snapshot, w.plan, o, w.report)
-	w.report.Status.Connections = w.plan.Mesh.connections(w.plan, o)
+	w.report.Status.Connections = w.plan.connections(o)
 	require.Len(t, w.report.Status.Connections, 1)
 	return &w.report.Status.Connections[0]
 }
