@@ -190,7 +190,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		if s.KeysErr != nil {
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
-		g.Status.Conditions = append(g.Status.Conditions, m.egressConditions(was, o.Now)...)
+		g.Status.Conditions = append(g.Status.Conditions, egressConditions(s, m.Accepted.announcedTwice(m.Membership.Endpoints), was, o.Now)...)
 		g.Status.LocalEndpoint = m.Offer.endpoint().Spec
 		if m.Offer.Translates.Health.IsValid() {
 			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Offer.Translates.Health.String())
@@ -252,7 +252,7 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 	for _, e := range m.Membership.Endpoints {
 		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)
 		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) || !IsGatewayNode(Find[*corev1.Node](s, e.Spec.Hostname))
-		gone := s.Standing.Speaker && !mine && lost && !m.handsOver(e, now)
+		gone := s.Standing.Speaker && !mine && lost && !handsOver(s, e, now)
 		outdated := mine && e.Name != own // the node had another address
 		if gone || outdated || leaving && (mine || s.Standing.Speaker) {
 			r.Delete = append(r.Delete, e)
@@ -277,8 +277,8 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 }
 
 // handsOver reports whether an Endpoint is the one of a standby whose node has just lost the label of gateway nodes.
-func (m *Mesh) handsOver(e *submarinerv1.Endpoint, now time.Time) bool {
-	n, g := Find[*corev1.Node](m.Snapshot, e.Spec.Hostname), Find[*submarinerv1.Gateway](m.Snapshot, e.Spec.Hostname)
+func handsOver(s Snapshot, e *submarinerv1.Endpoint, now time.Time) bool {
+	n, g := Find[*corev1.Node](s, e.Spec.Hostname), Find[*submarinerv1.Gateway](s, e.Spec.Hostname)
 	if n == nil || IsGatewayNode(n) || g == nil || drainOf(e) < cable.Standby {
 		return false
 	}

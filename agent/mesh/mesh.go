@@ -2,14 +2,16 @@
 // kernel objects it holds, and what its agent reports. It is the pure half of an
 // agent: a Snapshot goes in, a Plan and a Report come out.
 //
-//	Snapshot → Membership → Offer → Accepted → Cables → dataplane.State and Report
+//	Snapshot → Membership → Offer → Accepted → Cables → Traffic → dataplane.State and report
 //
-// Each arrow is a function of the values to its left. Membership lists the nodes of
-// this cluster and the other clusters that exist. Offer lists the cable drivers of
-// this cluster, with their settings. Accepted lists the gateways of other clusters
-// whose announcements are valid and do not conflict with others. Cables lists the driver
-// that connects each of them. A Mesh holds these values; the roles (gateway.go, route.go)
-// are views of it.
+// Each arrow is a function of the values to its left, and each value is a type in a file of
+// its own. Membership lists the nodes of this cluster and the other clusters that exist. Offer
+// is what this node offers other clusters as a gateway: drivers, their settings, and itself.
+// Accepted lists the gateways of other clusters whose announcements are valid and do
+// not conflict with others. Cables lists the driver that connects each of them. Traffic, of
+// gateways only, lists the cables that the gateway holds while pairs change theirs, and which
+// of them carry packets. A Mesh has these values for the roles (gateway.go, route.go),
+// which make a Plan of them and, from its Outcome, a Report.
 //
 // The package has no clock, no API client, no socket and no access to a kernel: the
 // Snapshot has everything that it needs from them. So "subctl show plan" computes on any
@@ -23,7 +25,7 @@ import (
 	"subctl/dataplane"
 )
 
-// Mesh is a Snapshot and everything that follows from it, stage by stage.
+// Mesh is a Snapshot and the stages that follow from it for every role.
 type Mesh struct {
 	Snapshot   Snapshot
 	Membership Membership
