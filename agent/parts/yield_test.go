@@ -4,12 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
@@ -116,9 +118,47 @@ func TestLeaseIsLeft(t *testing.T) {
 	require.Eventually(t, is(gw, following), long, short)
 	observe(false)
 	other.yields.Store(true)
-	other.yielded.Send()
+	other.wake.Send()
 	require.Eventually(t, is(gw, leading), long, short, "it takes part again")
 	require.Eventually(t, is(other, following), long, short)
+}
+
+// A gateway that leaves the lease reads it until another one holds it, and then no more, for as long as it does not take part.
+func TestLeaseIsReadUntilAnotherHoldsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := voter(t, func() {})
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: submarinerv1.OperatorNamespace}}
+		lease.Spec.HolderIdentity = new("") // released
+		c := fake.NewClientset(lease)
+		reads := func(within time.Duration) int {
+			c.ClearActions()
+			time.Sleep(within)
+			synctest.Wait()
+			return len(c.Actions())
+		}
+		e.client = c
+		e.set(leading)
+		e.yields.Store(true)
+		done := make(chan struct{})
+		go func() { defer close(done); e.watch(t.Context()) }()
+		require.Greater(t, reads(10*time.Second), 10)
+		require.Equal(t, leading, e.role.Load(), "nobody else holds it")
+
+		lease.Spec.HolderIdentity = new(submarinerv1.LeaseHolder("other"))
+		_, err := c.CoordinationV1().Leases(lease.Namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.Equal(t, 1, reads(time.Second))
+		require.Equal(t, following, e.role.Load())
+		require.Zero(t, reads(time.Hour))
+
+		e.set(leading) // the election reports late that this gateway had got it
+		require.Equal(t, 1, reads(time.Second))
+		require.Equal(t, following, e.role.Load())
+
+		e.yields.Store(false)
+		e.wake.Send()
+		<-done
+	})
 }
 
 // A gateway that takes over keeps the Endpoints of all others: they may forward packets. Who was active before, and does not announce that it
