@@ -218,7 +218,7 @@ func manyClusters(b *testing.B, n int) {
 			snap.Memory, snap.PoliciesDigest = mesh.Memory{Incumbents: held, Using: using}, policy.Digest(nil)
 			p, err := mesh.Gateway().Plan(snap)
 			require.NoError(b, err)
-			require.Empty(b, p.Mesh.Refused())
+			require.Empty(b, p.Mesh.Cables.Refused)
 			held = p.Mesh.Accepted.Incumbents
 			_, err = dataplane.Sync(context.Background(), h, p.State)
 			require.NoError(b, err)

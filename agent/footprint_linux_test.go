@@ -114,7 +114,7 @@ func TestFootprintProcess(t *testing.T) {
 		_, err = dataplane.Sync(t.Context(), kernel, p.State)
 		require.NoError(t, err)
 		r.Report(s, p, p.Outcome(s.Now, nil, nil))
-		t.Logf("%d cables, %d refused", len(p.Mesh.Cables.Wanted), len(p.Mesh.Refused()))
+		t.Logf("%d cables, %d refused", len(p.Mesh.Cables.Wanted), len(p.Mesh.Cables.Refused))
 	}
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)

@@ -328,7 +328,7 @@ func TestHostileSameGlobalNetwork(t *testing.T) {
 			east.sync(t, west, thief)
 			west.sync(t, east, thief)
 			var refused []string
-			for _, r := range east.plans[[2]string{"gw", "gateway"}].Mesh.Refused() {
+			for _, r := range east.plans[[2]string{"gw", "gateway"}].Mesh.Cables.Refused {
 				refused = append(refused, r.Spec.ClusterID+": "+r.Err.Error())
 			}
 			require.Len(t, refused, 1)

@@ -215,7 +215,7 @@ func plannedCables(t *testing.T, local *rest.Config, s *childSite, status exchan
 	snap.PoliciesDigest, snap.ClusterSets = status.Digest, status.Sets
 	p, err := mesh.Gateway().Plan(snap)
 	require.NoError(t, err)
-	for _, refused := range p.Mesh.Refused() {
+	for _, refused := range p.Mesh.Cables.Refused {
 		t.Log(refused)
 	}
 	return len(p.Mesh.Cables.Wanted)

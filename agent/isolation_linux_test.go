@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -74,16 +75,19 @@ func TestFlowsOfALeavingCluster(t *testing.T) {
 	require.GreaterOrEqual(t, established, len(leave))
 	hub.sync(t, north)
 	changed := time.Now()
-	time.Sleep(3 * time.Second)
-	for what, f := range leave {
-		require.Less(t, f.last(), changed.Add(3*time.Second).UnixNano(), what)
-		before := f.last()
-		time.Sleep(200 * time.Millisecond)
-		require.Equal(t, before, f.last(), "%s goes on", what)
+	last := answered(leave)
+	for moreAnswers(t, stay); !maps.Equal(last, answered(leave)); moreAnswers(t, stay) {
+		last = answered(leave)
+		require.Less(t, time.Since(changed), 10*time.Second, "connections go on")
 	}
+	for what, at := range last {
+		require.Less(t, at, changed.Add(3*time.Second).UnixNano(), what)
+	}
+	for range 5 {
+		moreAnswers(t, stay)
+	}
+	require.Equal(t, last, answered(leave), "connections go on")
 	for what, f := range stay {
-		now := time.Now().UnixNano()
-		require.Eventually(t, func() bool { return f.last() > now }, 10*time.Second, 10*time.Millisecond, what)
 		require.Less(t, f.gap(), 2*time.Second, "%s was interrupted", what)
 	}
 	_, lost := ended()
@@ -94,7 +98,28 @@ func TestFlowsOfALeavingCluster(t *testing.T) {
 }
 
 // flow is a message of one pod to another, again and again, and the answers to it.
-type flow struct{ answered, longest atomic.Int64 }
+type flow struct{ answered, answers, longest atomic.Int64 }
+
+// answered returns when the last answers of flows arrived.
+func answered(flows map[string]*flow) map[string]int64 {
+	out := map[string]int64{}
+	for what, f := range flows {
+		out[what] = f.last()
+	}
+	return out
+}
+
+// moreAnswers waits until each flow has got 20 more answers. One is sent for every 10 ms.
+func moreAnswers(t *testing.T, flows map[string]*flow) {
+	t.Helper()
+	want := map[string]int64{}
+	for what, f := range flows {
+		want[what] = f.answers.Load() + 20
+	}
+	for what, f := range flows {
+		require.Eventually(t, func() bool { return f.answers.Load() >= want[what] }, 10*time.Second, 10*time.Millisecond, what)
+	}
+}
 
 // last returns when the last answer arrived, in nanoseconds since 1970; 0 if none did.
 func (f *flow) last() int64 { return f.answered.Load() }
@@ -107,6 +132,7 @@ func (f *flow) read(c net.Conn) {
 	b := make([]byte, 10)
 	for {
 		if _, err := c.Read(b); err == nil {
+			f.answers.Add(1)
 			now := time.Now().UnixNano()
 			if last := f.answered.Swap(now); last > 0 {
 				f.longest.Store(max(f.longest.Load(), now-last))

@@ -108,7 +108,7 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 	}
 	known, err := mesh.Of(snap)
 	require.NoError(t, err)
-	if err := m.driver.Lacks(known.Local); err != nil && node == "gw" {
+	if err := m.driver.Lacks(known.Offer.Local); err != nil && node == "gw" {
 		nstest.Kernel(t, map[cable.Protocol]string{cable.ProtocolWireGuard: "wireguard", cable.ProtocolIPsec: "esp"}[m.driver.Properties().Engine])
 		require.NoError(t, err)
 	}
@@ -119,7 +119,7 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 		}
 		m.device = c.Device()
 	}
-	require.Empty(t, known.Refused())
+	require.Empty(t, known.Cables.Refused)
 	return snap
 }
 

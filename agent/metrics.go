@@ -102,7 +102,7 @@ func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, out mesh.Outc
 	}
 	m.objects.Set(float64(len(p.State)))
 	if p.Mesh != nil {
-		m.refused.Set(float64(len(p.Mesh.Accepted.Refused) + len(p.Mesh.Cables.Refused)))
+		m.refused.Set(float64(len(p.Mesh.Cables.Refused)))
 	}
 }
 

@@ -3,8 +3,8 @@ package agent
 import (
 	"context"
 	"maps"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -66,25 +66,27 @@ func TestReroute(t *testing.T) {
 
 // A member whose gateways answer and do not answer by turns cannot keep the agent busy.
 func TestHostileFlapping(t *testing.T) {
-	const takes = 20 * time.Millisecond
-	var plans atomic.Int64
-	a := &agent{last: &mesh.Snapshot{}, Role: mesh.Role{Plan: func(mesh.Snapshot) (mesh.Plan, error) {
-		plans.Add(1)
-		time.Sleep(takes)
-		return mesh.Plan{}, mesh.ErrNotJoined
-	}}}
-	run, ask := a.rerouting()
-	ctx, stop := context.WithCancel(t.Context())
-	done, start := make(chan error), time.Now()
-	go func() { done <- run.Start(ctx) }()
-	ask()
-	require.Eventually(t, func() bool { return plans.Load() == 1 }, time.Second, time.Millisecond, "at once")
-	for time.Since(start) < time.Second {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 20 * time.Millisecond
+		plans := 0
+		a := &agent{last: &mesh.Snapshot{}, Role: mesh.Role{Plan: func(mesh.Snapshot) (mesh.Plan, error) {
+			plans++
+			time.Sleep(takes)
+			return mesh.Plan{}, mesh.ErrNotJoined
+		}}}
+		run, ask := a.rerouting()
+		ctx, stop := context.WithCancel(t.Context())
+		done, start := make(chan error), time.Now()
+		go func() { done <- run.Start(ctx) }()
 		ask()
-		time.Sleep(time.Millisecond)
-	}
-	stop()
-	require.NoError(t, <-done)
-	require.Greater(t, plans.Load(), int64(1))
-	require.LessOrEqual(t, plans.Load(), 2+int64((time.Since(start)+rerouteCredit)/(reroutePause*takes)))
+		synctest.Wait()
+		require.Equal(t, 1, plans, "at once")
+		for time.Since(start) < time.Minute {
+			ask()
+			time.Sleep(time.Millisecond)
+		}
+		stop()
+		require.NoError(t, <-done)
+		require.InDelta(t, float64(time.Minute+rerouteCredit)/float64(reroutePause*takes), plans, 2)
+	})
 }

@@ -110,7 +110,7 @@ func TestStandInTransitions(t *testing.T) {
 		t.Helper()
 		mesh := s.plans[[2]string{"gw", mesh.Gateway().Name}].Mesh
 		host := func(s *crew, node string) nstest.Host { return nstest.Host{NS: s.pods[node], IP: s.podIP(node)} }
-		nstest.Reach(t, host(s, from), host(other, to), mesh.Cables.Wanted[1].MTU(mesh.Local)) // of the combination
+		nstest.Reach(t, host(s, from), host(other, to), mesh.Cables.Wanted[1].MTU(mesh.Offer.Local)) // of the combination
 	}
 	fit(east, west, "worker", "worker")
 	backend := west.podIP("worker") + ":8080"

@@ -1,7 +1,9 @@
 package cable
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"subctl/dataplane"
@@ -74,4 +76,34 @@ func (n Intra) detour() (rules []string) {
 		rules = append([]string{echoForward(n.echo())}, rules...)
 	}
 	return rules
+}
+
+// addDetours adds the routes through another gateway of this cluster that the kernel uses by itself when the devices of the cables
+// disappear: the devices of wireguard-go end with it, and it ends with the agent. The other nodes do not notice, as the kernel of this node
+// returns their echoes. All packets take the same gateway: the next agent, or the end of this gateway's Lease, follows soon.
+func (c Cabling) addDetours(s dataplane.State, cluster string, r remote, src netip.Addr) error {
+	hops, err := c.siblingHops(s, cluster)
+	if err != nil || len(hops) == 0 {
+		return err
+	}
+	first := slices.MinFunc(choose(hops, false), func(a, b way) int { return cmp.Compare(a.hop, b.hop) })
+	for _, n := range r.nets {
+		if err := s.Add(dataplane.Detour{Table: dataplane.CableTable, Dst: n, Hop: first.hop, Src: src, MTU: r.mtu}); err != nil {
+			return fmt.Errorf("planning detours to %s: %w", cluster, err)
+		}
+	}
+	return nil
+}
+
+// siblingHops adds the next hops to the other gateways of this cluster that have a working cable to a cluster, and returns them as ways.
+func (c Cabling) siblingHops(s dataplane.State, cluster string) (ways []way, err error) {
+	for _, n := range c.Siblings[cluster] {
+		ip := VTEPOf(dataplane.IntraVTEPNet, n.IP)
+		hop := dataplane.Nexthop{ID: NexthopID(dataplane.SiblingNexthopID, ip), Via: ip, Dev: dataplane.IntraDevice}
+		if err := s.Add(hop); err != nil {
+			return nil, fmt.Errorf("planning the path to %s through gateway %s: %w", cluster, n.Name, err)
+		}
+		ways = append(ways, n.way(hop.ID))
+	}
+	return ways, nil
 }

@@ -2,6 +2,7 @@ package cable
 
 import (
 	"cmp"
+	"hash/fnv"
 	"slices"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -159,3 +160,49 @@ func addResilient(s dataplane.State, id uint32, all, ways []way, buckets int) er
 
 // twin returns the ID of the twin of a next hop.
 func twin(hop uint32) uint32 { return hop | dataplane.TwinNexthop<<24 }
+
+// addGroup adds the next hop group of a remote cluster, and returns its ID: the gateways that answer (see choose), or else
+// the siblings that have a way to the cluster. If there are none either, it is all gateways: the last path is never
+// withdrawn.
+func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote) (uint32, error) {
+	ways := choose(r.ways, c.Local.Resilient)
+	if !slices.ContainsFunc(ways, func(w way) bool { return !w.down }) {
+		detours, err := c.siblingHops(s, cluster)
+		if err != nil {
+			return 0, err
+		}
+		if len(detours) > 0 {
+			ways = choose(detours, false)
+		}
+	}
+	if !c.Local.Resilient {
+		return id, s.Add(group(id, ways))
+	}
+	id = dataplane.ResilientCableGroupID<<24 | id&groupMask
+	return id, addResilient(s, id, r.ways, ways, dataplane.CableBuckets)
+}
+
+// groupMask is the part of an ID that distinguishes groups of the same kind.
+const groupMask = 1<<24 - 1
+
+// groupIDs returns the ID of each cluster's next hop group: 24 bits of a hash of the cluster
+// ID, incremented on a collision. A cluster's ID does not depend on its gateways or, except
+// for collisions (one pair in 16 million), on other clusters. On a collision, the cluster that comes first keeps
+// its ID: a cluster can choose its own ID so that it collides with another one.
+func groupIDs(clusters []string) map[string]uint32 {
+	ids, taken := map[string]uint32{}, map[uint32]bool{}
+	for _, c := range clusters {
+		if _, twice := ids[c]; twice {
+			continue
+		}
+		h := fnv.New32a()
+		h.Write([]byte(c)) // never fails
+		id := h.Sum32() & groupMask
+		for taken[id] {
+			id = (id + 1) & groupMask
+		}
+		taken[id] = true
+		ids[c] = dataplane.CableGroupID<<24 | id
+	}
+	return ids
+}

@@ -3,7 +3,6 @@ package cable
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"net/netip"
 	"slices"
@@ -165,36 +164,6 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 	return c.addReturns(s, links, groups, src)
 }
 
-// addDetours adds the routes through another gateway of this cluster that the kernel uses by itself when the devices of the cables
-// disappear: the devices of wireguard-go end with it, and it ends with the agent. The other nodes do not notice, as the kernel of this node
-// returns their echoes. All packets take the same gateway: the next agent, or the end of this gateway's Lease, follows soon.
-func (c Cabling) addDetours(s dataplane.State, cluster string, r remote, src netip.Addr) error {
-	hops, err := c.siblingHops(s, cluster)
-	if err != nil || len(hops) == 0 {
-		return err
-	}
-	first := slices.MinFunc(choose(hops, false), func(a, b way) int { return cmp.Compare(a.hop, b.hop) })
-	for _, n := range r.nets {
-		if err := s.Add(dataplane.Detour{Table: dataplane.CableTable, Dst: n, Hop: first.hop, Src: src, MTU: r.mtu}); err != nil {
-			return fmt.Errorf("planning detours to %s: %w", cluster, err)
-		}
-	}
-	return nil
-}
-
-// siblingHops adds the next hops to the other gateways of this cluster that have a working cable to a cluster, and returns them as ways.
-func (c Cabling) siblingHops(s dataplane.State, cluster string) (ways []way, err error) {
-	for _, n := range c.Siblings[cluster] {
-		ip := VTEPOf(dataplane.IntraVTEPNet, n.IP)
-		hop := dataplane.Nexthop{ID: NexthopID(dataplane.SiblingNexthopID, ip), Via: ip, Dev: dataplane.IntraDevice}
-		if err := s.Add(hop); err != nil {
-			return nil, fmt.Errorf("planning the path to %s through gateway %s: %w", cluster, n.Name, err)
-		}
-		ways = append(ways, n.way(hop.ID))
-	}
-	return ways, nil
-}
-
 // cableRule is the rule by which a gateway looks up packets in the table of the cables.
 var cableRule = dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}
 
@@ -254,50 +223,4 @@ func (r *remote) cover(c Cable, mtu int) {
 	if r.mtu == 0 || mtu < r.mtu {
 		r.mtu = mtu
 	}
-}
-
-// addGroup adds the next hop group of a remote cluster, and returns its ID: the gateways that answer (see choose), or else
-// the siblings that have a way to the cluster. If there are none either, it is all gateways: the last path is never
-// withdrawn.
-func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote) (uint32, error) {
-	ways := choose(r.ways, c.Local.Resilient)
-	if !slices.ContainsFunc(ways, func(w way) bool { return !w.down }) {
-		detours, err := c.siblingHops(s, cluster)
-		if err != nil {
-			return 0, err
-		}
-		if len(detours) > 0 {
-			ways = choose(detours, false)
-		}
-	}
-	if !c.Local.Resilient {
-		return id, s.Add(group(id, ways))
-	}
-	id = dataplane.ResilientCableGroupID<<24 | id&groupMask
-	return id, addResilient(s, id, r.ways, ways, dataplane.CableBuckets)
-}
-
-// groupMask is the part of an ID that distinguishes groups of the same kind.
-const groupMask = 1<<24 - 1
-
-// groupIDs returns the ID of each cluster's next hop group: 24 bits of a hash of the cluster
-// ID, incremented on a collision. A cluster's ID does not depend on its gateways or, except
-// for collisions (one pair in 16 million), on other clusters. On a collision, the cluster that comes first keeps
-// its ID: a cluster can choose its own ID so that it collides with another one.
-func groupIDs(clusters []string) map[string]uint32 {
-	ids, taken := map[string]uint32{}, map[uint32]bool{}
-	for _, c := range clusters {
-		if _, twice := ids[c]; twice {
-			continue
-		}
-		h := fnv.New32a()
-		h.Write([]byte(c)) // never fails
-		id := h.Sum32() & groupMask
-		for taken[id] {
-			id = (id + 1) & groupMask
-		}
-		taken[id] = true
-		ids[c] = dataplane.CableGroupID<<24 | id
-	}
-	return ids
 }

@@ -120,7 +120,7 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 			return err
 		}
 	}
-	refused := errors.Join(o.acceptUnproven(all, found), o.Accept(change))
+	refused := errors.Join(o.Confirm(unproven(all, found), "they are not adopted", "to adopt them nevertheless, which puts them in force"), o.Accept(change))
 	if refused != nil && !o.DryRun {
 		return refused
 	}
@@ -185,27 +185,15 @@ func (o *cablePolicyAdopt) find(all *catalog.Catalog) []*v1alpha1.CablePolicies 
 	})
 }
 
-// acceptUnproven returns an error if the clusters refuse policies that are found, unless --force is set: the administrator's signature puts them in force.
-// With --dry-run, it reports them, and the exit code is 3.
-func (o *cablePolicyAdopt) acceptUnproven(all *catalog.Catalog, found []*v1alpha1.CablePolicies) error {
-	var texts []string
+// unproven returns the reasons why the clusters refuse policies that are found: the administrator's signature puts them in force.
+func unproven(all *catalog.Catalog, found []*v1alpha1.CablePolicies) error {
+	var errs []error
 	for _, p := range found {
 		if why := all.Refused(p); why != "" {
-			texts = append(texts, fmt.Sprintf("the clusters refuse cable policy %s of cluster %s: %s", p.Name, all.Maker(p), why))
+			errs = append(errs, fmt.Errorf("the clusters refuse cable policy %s of cluster %s: %s", p.Name, all.Maker(p), why))
 		}
 	}
-	text := strings.Join(texts, "\n")
-	switch {
-	case text == "":
-		return nil
-	case o.Force:
-		o.progress().Warn("%s", text)
-		return nil
-	case o.DryRun:
-		o.progress().Warn("%s\nwithout --force, they are not adopted", text)
-		return cli.Trouble()
-	}
-	return fmt.Errorf("%s\nnothing was changed: to adopt them nevertheless, which puts them in force, add --force", text)
+	return errors.Join(errs...)
 }
 
 // checkNames returns an error if several clusters have a policy of one name in a clusterset: the

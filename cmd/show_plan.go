@@ -125,7 +125,7 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("planning node %s: %w", node, err)
 	}
-	return state, m.Refusals(), note, nil
+	return state, mesh.Refusals(m.Cables.Refused, nil), note, nil
 }
 
 // planSteps returns the objects of a plan in the order in which they are created.

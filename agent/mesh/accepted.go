@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -83,6 +84,30 @@ func (a Accepted) clusters() (out []string) {
 	return slices.SortedFunc(maps.Keys(all), func(x, y string) int {
 		return cmp.Or(cmp.Compare(age(a.since, x), age(a.since, y)), strings.Compare(x, y))
 	})
+}
+
+// unreached returns the networks that clusters without an accepted gateway announce in their
+// Cluster objects, except our own networks and networks that another cluster has claimed.
+func (a Accepted) unreached(m Membership) (nets []netip.Prefix) {
+	reached := map[string]bool{}
+	for _, p := range a.Peers {
+		reached[p.Cluster] = true
+	}
+	for id, c := range m.Clusters {
+		if reached[id] {
+			continue
+		}
+		listed := c.Spec.Announced()
+		for _, text := range listed[:min(len(listed), cable.MaxSubnets)] {
+			n, err := cable.ParseCIDR(text)
+			own := cable.Gateway{Cluster: id, Subnets: []netip.Prefix{n}}
+			if err == nil && a.claims.Free(n, id) && cable.CheckRemote(own, m.Own) == nil {
+				nets = append(nets, n)
+			}
+		}
+	}
+	slices.SortFunc(nets, netip.Prefix.Compare)
+	return nets
 }
 
 // ages returns when clusters became known here.

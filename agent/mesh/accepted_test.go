@@ -138,7 +138,7 @@ func TestRefusalsOfMany(t *testing.T) {
 	for i := range 3 * maxRefused {
 		refused = append(refused, Refusal{submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), ClusterID: "west"}, errors.New("no")})
 	}
-	texts := refusals(refused, &ExchangeStatus{Refused: []string{"Endpoint x"}, RefusedMore: 7})
+	texts := Refusals(refused, &ExchangeStatus{Refused: []string{"Endpoint x"}, RefusedMore: 7})
 	require.Len(t, texts, 1+maxRefused+1)
 	require.Equal(t, "158 objects of other clusters are not used; these are the first", texts[0])
 }

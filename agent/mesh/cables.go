@@ -1,9 +1,9 @@
 package mesh
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -28,9 +28,9 @@ type Cables struct {
 	Kept map[string]string
 	// InPlace has the reasons why cables have another driver than policy decides on, by cable name: see standIn.
 	InPlace map[string]string
-	// Refused are the endpoints that no cable connects.
+	// Refused are the endpoints that are not accepted, and those that no driver can connect, sorted by cable name.
 	Refused []Refusal
-	// Barred are the networks of the Refused, of the Waiting, and of clusters without an accepted
+	// Barred are the networks of accepted gateways without a cable, and of clusters without an accepted
 	// gateway. Their packets are dropped: the default route would send them in clear text.
 	Barred []netip.Prefix
 	// Waiting are the endpoints to which there is no cable yet, because the state is
@@ -40,6 +40,12 @@ type Cables struct {
 	Spared []Refusal
 }
 
+// Refusal is an endpoint of another cluster to which there is no cable, and the reason.
+type Refusal struct {
+	Spec submarinerv1.EndpointSpec
+	Err  error
+}
+
 // maxDevices is the maximum number of devices that policies can make a gateway create, with
 // settings that give pairs of clusters a device of their own (vxlanID). Each costs the kernel
 // a device with rules of its own, and any member can write policies.
@@ -47,21 +53,25 @@ const maxDevices = 16
 
 // connect chooses the cables to the accepted gateways, in their order: devices and
 // whatever else only one gateway can have go to the clusters that were here first.
-func connect(m *Mesh) Cables {
-	c := chooser{Mesh: m, book: m.Snapshot.Book, devices: map[string]bool{}, alone: map[string]error{},
-		out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}, InPlace: map[string]string{}}}
+func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
+	c := chooser{
+		snapshot: s, membership: m, offer: o, accepted: a, book: s.Book, lastUsed: lastUsed{snapshot: s},
+		devices: map[string]bool{}, alone: map[string]error{},
+		out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}, InPlace: map[string]string{}},
+	}
 	if c.book == nil {
-		c.book = policy.Compile(List[*v1alpha1.CablePolicies](m.Snapshot), m.Snapshot.Makers())
+		c.book = policy.Compile(List[*v1alpha1.CablePolicies](s), s.Makers())
 	}
-	c.incomplete = incompletePolicies(m.Snapshot, m.Membership, c.book)
+	c.incomplete = incompletePolicies(s, m, c.book)
 	c.own = policy.Cluster{
-		ID: m.Local.Cluster, Labels: m.labels(), Sets: m.Membership.Sets, Driver: m.Offer.Default.Name(),
-		MustEncrypt: m.Membership.Submariner.Spec.Encryption.Required(),
+		ID: o.Local.Cluster, Labels: m.labels(), Sets: m.Sets, Driver: o.Default.Name(),
+		MustEncrypt: m.Submariner.Spec.Encryption.Required(),
 	}
-	needs := m.Snapshot.needs()
-	c.out.Wanted = slices.Grow(c.out.Wanted, len(m.Accepted.Peers))
-	for _, p := range m.Accepted.Peers {
-		err := needs.check(p.Gateway, m.Membership.Self.Name)
+	needs := s.needs()
+	c.out.Wanted = slices.Grow(c.out.Wanted, len(a.Peers))
+	c.out.Refused = slices.Clone(a.Refused)
+	for _, p := range a.Peers {
+		err := needs.check(p.Gateway, m.Self.Name)
 		if err == nil {
 			err = guarded(func() error { return c.connect(&p) })
 		}
@@ -78,39 +88,22 @@ func connect(m *Mesh) Cables {
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
 		}
 	}
-	c.out.Barred = needs.spare(append(c.out.Barred, m.unreached()...))
+	c.out.Barred = needs.spare(append(c.out.Barred, a.unreached(m)...))
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(c.out.Refused, func(a, b Refusal) int {
+		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
+	})
 	return c.out
-}
-
-// unreached returns the networks that clusters without an accepted gateway announce in their
-// Cluster objects, except our own networks and networks that another cluster has claimed.
-func (m *Mesh) unreached() (nets []netip.Prefix) {
-	reached := map[string]bool{}
-	for _, p := range m.Accepted.Peers {
-		reached[p.Cluster] = true
-	}
-	for id, c := range m.Membership.Clusters {
-		if reached[id] {
-			continue
-		}
-		listed := c.Spec.Announced()
-		for _, text := range listed[:min(len(listed), cable.MaxSubnets)] {
-			n, err := cable.ParseCIDR(text)
-			own := cable.Gateway{Cluster: id, Subnets: []netip.Prefix{n}}
-			if err == nil && m.Accepted.claims.Free(n, id) && cable.CheckRemote(own, m.Membership.Own) == nil {
-				nets = append(nets, n)
-			}
-		}
-	}
-	slices.SortFunc(nets, netip.Prefix.Compare)
-	return nets
 }
 
 // chooser chooses cables.
 type chooser struct {
-	*Mesh
+	snapshot   Snapshot
+	membership Membership
+	offer      Offer
+	accepted   Accepted
 	book       *policy.Book
+	lastUsed   lastUsed
 	own        policy.Cluster
 	incomplete error            // why the policies may not be all; nil if they are
 	devices    map[string]bool  // that policies make the gateway create
@@ -130,7 +123,7 @@ func (c *chooser) connect(p *Peer) error {
 	if p.ForbidsDriver(d) { // policy never decides on such a driver
 		return noCable{d.Name(), p.Policy, p.Rule, fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name())}
 	}
-	if err := d.Refuses(c.Local, p.Peer); err != nil {
+	if err := d.Refuses(c.offer.Local, p.Peer); err != nil {
 		return noCable{d.Name(), p.Policy, p.Rule, err}
 	}
 	made := cable.Cable{Peer: p.Peer, Driver: d}
@@ -162,7 +155,7 @@ func (c *chooser) answered(p *Peer, d cable.Driver) (cable.Driver, error) {
 		c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, old.Name(), wanted)
 		return old, nil
 	}
-	if c.Snapshot.Paths[p.Name].Done {
+	if c.snapshot.Paths[p.Name].Done {
 		return nil, wanted
 	}
 	return nil, incomplete{wanted}
@@ -185,7 +178,7 @@ func (e noCable) Unwrap() error { return e.why }
 // settings.
 func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	other := policy.Cluster{ID: p.Cluster, Sets: c.own.Sets} // as far as requirements go
-	if known := c.Membership.Clusters[p.Cluster]; known != nil {
+	if known := c.membership.Clusters[p.Cluster]; known != nil {
 		other = policy.ClusterOf(known)
 	}
 	other.Driver = p.Default
@@ -212,7 +205,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	}
 	p.Policy, p.Rule, p.Shared = dec.Policy, dec.Number(), dec.Config
 	d = c.standIn(p, d)
-	p.Config = c.Offer.Settings[d.Name()].With(dec.Config)
+	p.Config = c.offer.Settings[d.Name()].With(dec.Config)
 	return d, nil
 }
 
@@ -242,48 +235,22 @@ func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
 // reuse fills in the settings of the cable that a pair uses, and returns its driver; nil if
 // the pair has no cable, or one that either end no longer offers.
 func (c *chooser) reuse(p *cable.Peer) cable.Driver {
-	u, ok := c.inUse(p.Gateway)
-	if !ok || !c.Offer.offers(u.Driver) || !p.Offers(u.Driver) || p.ForbidsDriver(drivers.Find(u.Driver)) {
+	u, ok := c.lastUsed.by(p.Gateway)
+	if !ok || !c.offer.offers(u.Driver) || !p.Offers(u.Driver) || p.ForbidsDriver(drivers.Find(u.Driver)) {
 		return nil
 	}
-	if c.Membership.Clusters[p.Cluster] == nil {
+	if c.membership.Clusters[p.Cluster] == nil {
 		p.PublicKey = u.PublicKey
 	}
-	p.Policy, p.Rule, p.Shared, p.Config = u.Policy, u.Rule, u.Shared, c.Offer.Settings[u.Driver].With(u.Shared)
+	p.Policy, p.Rule, p.Shared, p.Config = u.Policy, u.Rule, u.Shared, c.offer.Settings[u.Driver].With(u.Shared)
 	return drivers.Find(u.Driver)
-}
-
-// inUse returns what carries the traffic to a gateway. If the gateway is new, or this one
-// is, inUse returns what carries, or last carried, the traffic between other gateways of
-// the two clusters; it is silent if the cable to one of them is.
-func (m *Mesh) inUse(g cable.Gateway) (Using, bool) {
-	using := m.Snapshot.Memory.Using
-	if u, ok := using[g.Name]; ok {
-		return u, true
-	}
-	if m.before == nil {
-		m.before = map[string]Using{}
-		add := func(using map[string]Using) {
-			for _, name := range slices.Sorted(maps.Keys(using)) {
-				u := using[name]
-				u.Silent = u.Silent || m.before[u.Cluster].Silent
-				m.before[u.Cluster] = u
-			}
-		}
-		for _, report := range List[*submarinerv1.Gateway](m.Snapshot) {
-			add(usingIn(report, m.Snapshot.Now))
-		}
-		add(using)
-	}
-	u, ok := m.before[g.Cluster]
-	return u, ok
 }
 
 // room reports, as an error, that policies already make the gateway create as many
 // devices as they can.
 func (c *chooser) room(made cable.Cable) error {
 	device := made.Device()
-	if device == made.Driver.Device(c.Offer.Settings[made.Driver.Name()]) || c.devices[device] {
+	if device == made.Driver.Device(c.offer.Settings[made.Driver.Name()]) || c.devices[device] {
 		return nil
 	}
 	if len(c.devices) >= maxDevices {

@@ -54,7 +54,7 @@ func TestDevicesOfPolicies(t *testing.T) {
 	for _, peer := range m.Cables.Wanted {
 		connected = append(connected, peer.Cluster)
 	}
-	for _, r := range m.Refused() {
+	for _, r := range m.Cables.Refused {
 		refused = append(refused, r.Spec.ClusterID)
 		require.ErrorContains(t, r.Err, "requires a separate device, subvx-20")
 		require.ErrorContains(t, r.Err, "policies can make a gateway create at most 16 devices")

@@ -42,11 +42,11 @@ func PoliciesRead(spec v1alpha1.SubmarinerSpec, sets []string, digest string) st
 
 // policiesRead returns the annotation that the speaker's Cluster should have: what the
 // exchange has read, or, if it has not read everything yet, the annotation that is there.
-func (m *Mesh) policiesRead() string {
-	if digest := m.Snapshot.PoliciesDigest; digest != "" {
-		return PoliciesRead(m.Membership.Submariner.Spec, m.Membership.Sets, digest)
+func (m Membership) policiesRead(s Snapshot) string {
+	if digest := s.PoliciesDigest; digest != "" {
+		return PoliciesRead(m.Submariner.Spec, m.Sets, digest)
 	}
-	if c := m.Membership.Cluster; c != nil {
+	if c := m.Cluster; c != nil {
 		return c.Annotations[submarinerv1.PoliciesAnnotation]
 	}
 	return ""
@@ -75,7 +75,7 @@ func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
 // undecidable returns why it cannot be decided yet which cable connects a cluster; nil if it
 // can.
 func (c *chooser) undecidable(cluster string) error {
-	known := c.Membership.Clusters[cluster]
+	known := c.membership.Clusters[cluster]
 	if known == nil {
 		return incomplete{fmt.Errorf("waiting for the Cluster object of cluster %s, which has its labels and clustersets", cluster)}
 	}

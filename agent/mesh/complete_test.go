@@ -128,13 +128,13 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 				health = overIPsec
 			}
 			p := a.plan(t, m, health, objs...)
-			for _, c := range p.cables {
+			for _, c := range p.Held {
 				require.True(t, c.Idle || c.Driver.Properties().Encrypts, "seed %d, %v", seed, steps)
 			}
 			if has["endpoint"] {
 				require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
 			}
-			if c := p.Mesh.connections(p, Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
+			if c := p.connections(Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
 				require.NotContains(t, p.State.String(), "10.112.0.0/16 table 100 nhid")
 				require.Equal(t, submarinerv1.Connecting, c[0].Status)
 				require.Equal(t, c[0].Driver, c[0].Endpoint.Backend, "no driver is reported before it is decided")
@@ -142,7 +142,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 			}
 			m.Using = p.Using
 			if r.IntN(3) == 0 { // a restart
-				g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.Mesh.connections(p, Outcome{})}}
+				g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.connections(Outcome{})}}
 				m.Using = usingIn(g, time.Time{})
 			}
 		}
@@ -171,12 +171,12 @@ func TestPartialStateChangesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := a.plan(t, Memory{Using: using}, nil, append(objs, a.endpoint)...)
-			require.Len(t, p.cables, 1)
-			require.False(t, p.cables[0].Idle)
-			require.Equal(t, "ipsec", p.cables[0].Driver.Name())
+			require.Len(t, p.Held, 1)
+			require.False(t, p.Held[0].Idle)
+			require.Equal(t, "ipsec", p.Held[0].Driver.Name())
 			require.Equal(t, using, p.Using)
 			require.Empty(t, p.Mesh.Cables.Barred)
-			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.Mesh.connections(p, Outcome{})}}
+			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.connections(Outcome{})}}
 			require.Equal(t, key, usingIn(g, time.Time{})[westCable].PublicKey, "a restarted agent has it, too")
 		})
 	}
@@ -189,11 +189,11 @@ func TestClusterSetNotRead(t *testing.T) {
 	a.cluster.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: "default,lab" + submarinerv1.UnreadMark})
 	objs := []client.Object{a.read(a.withoutRead), a.cluster, a.endpoint}
 	p := a.plan(t, Memory{}, nil, objs...)
-	require.Empty(t, p.cables)
+	require.Empty(t, p.Held)
 	require.ErrorContains(t, p.Mesh.Cables.Waiting[0].Err, "waiting for clusterset lab on the broker, which cluster west may be in, too")
 	p = a.plan(t, Memory{Using: map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel"}}}, nil, objs...)
-	require.Len(t, p.cables, 1)
-	require.Equal(t, "ipsec", p.cables[0].Driver.Name())
+	require.Len(t, p.Held, 1)
+	require.Equal(t, "ipsec", p.Held[0].Driver.Name())
 }
 
 // A member withdraws its Cluster object so that a pair keeps its cable without encryption, although
@@ -207,7 +207,7 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 	}
 	using := map[string]Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
 	p := a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint)
-	require.Empty(t, p.cables)
+	require.Empty(t, p.Held)
 	require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
 
 	for _, o := range a.always {
@@ -215,12 +215,12 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 			s.Spec.Encryption = ""
 		}
 	}
-	require.Len(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint).cables, 1)
+	require.Len(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint).Held, 1)
 	all := a.policy.DeepCopy()
 	all.Labels[submarinerv1.ClusterSetLabel] = "lab"
 	all.ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{}
 	all.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Encryption: submarinerv1.EncryptionRequired}
-	require.Empty(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).cables, "a policy for all pairs")
+	require.Empty(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).Held, "a policy for all pairs")
 }
 
 // The two ends disagree for good: this one decides on a cable that the other end does not
@@ -232,10 +232,10 @@ func TestEndsDisagree(t *testing.T) {
 	health := map[string]Health{probeName(westCable, "vxlan-tunnel"): {Status: submarinerv1.ConnectionError}}
 	for range 3 {
 		p := a.plan(t, m, health, objs...)
-		require.Len(t, p.cables, 1)
-		require.True(t, p.cables[0].Idle)
+		require.Len(t, p.Held, 1)
+		require.True(t, p.Held[0].Idle)
 		require.Contains(t, p.Probes.Targets, probeName(westCable, "vxlan-tunnel"), "it goes on trying")
-		c := p.Mesh.connections(p, Outcome{Health: health})[0]
+		c := p.connections(Outcome{Health: health})[0]
 		require.Equal(t, submarinerv1.ConnectionError, c.Status)
 		require.Contains(t, c.StatusMessage, "no traffic is sent until the cable answers")
 		require.True(t, c.Idle)
@@ -288,11 +288,11 @@ func TestConfigMapArrivesLate(t *testing.T) {
 	}
 	objs := []client.Object{a.read(PoliciesRead(spec, spec.Sets(), policy.Digest([]*v1alpha1.CablePolicies{a.policy}))), a.cluster, a.endpoint, a.policy}
 	p := a.plan(t, Memory{}, nil, objs...)
-	require.Empty(t, p.cables)
-	require.ErrorContains(t, p.Mesh.Refused()[0].Err, `the settings of ConfigMap "tuned" have not been copied into the policy yet`)
+	require.Empty(t, p.Held)
+	require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err, `the settings of ConfigMap "tuned" have not been copied into the policy yet`)
 	using := map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "before"}}
 	p = a.plan(t, Memory{Using: using}, nil, objs...)
-	require.Len(t, p.cables, 1)
-	require.Equal(t, "before", p.cables[0].Policy)
+	require.Len(t, p.Held, 1)
+	require.Equal(t, "before", p.Held[0].Policy)
 	require.Contains(t, p.Mesh.Cables.Kept[westCable], "stays ipsec")
 }

@@ -83,7 +83,7 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	if m == nil {
 		return cs
 	}
-	if texts := refusals(m.Refused(), o.Exchange); len(texts) > 0 {
+	if texts := Refusals(m.Cables.Refused, o.Exchange); len(texts) > 0 {
 		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))
 	}
 	if doubled := m.Membership.Doubled; len(doubled) > 0 {
@@ -92,7 +92,7 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	if kept := m.Cables.Kept; len(kept) > 0 {
 		add(ConditionCablePoliciesValid, false, reasonKept, clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))
 	}
-	if stuck := m.stuckChanges(p, o); len(stuck) > 0 {
+	if stuck := p.stuckChanges(o); len(stuck) > 0 {
 		add(ConditionCablesChanged, false, reasonNoAnswer, clip(strings.Join(stuck, "\n")))
 	}
 	if err := m.Snapshot.PublicIPErr; err != nil {
@@ -132,13 +132,9 @@ func condition(old []metav1.Condition, kind string, is bool, reason, message str
 // thousands.
 const maxRefused = 50
 
-// Refusals describes the endpoints of other clusters to which the node does not connect, and why:
-// the first, if there are many.
-func (m *Mesh) Refusals() []string { return refusals(m.Refused(), nil) }
-
-// refusals describes the objects of other clusters that are not used, and why: the first
-// maxRefused, after a line with their number if there are more.
-func refusals(refused []Refusal, e *ExchangeStatus) []string {
+// Refusals describes the objects of other clusters that are not used, and why: the first
+// maxRefused, after a line with their number if there are more. e is nil for endpoints alone.
+func Refusals(refused []Refusal, e *ExchangeStatus) []string {
 	var texts []string
 	more := max(0, len(refused)-maxRefused)
 	for _, r := range refused[:len(refused)-more] {

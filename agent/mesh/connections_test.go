@@ -46,7 +46,8 @@ func TestStatus(t *testing.T) {
 			if test.health == submarinerv1.ConnectionError {
 				health["west"] = Health{Status: test.health, Message: "no answer"}
 			}
-			status, message, _ := m.status(Plan{Probes: Probes{Targets: map[string]Target{"west": {}}}}, Outcome{Health: health}, c, link)
+			p := Plan{Traffic: Traffic{Held: []cable.Cable{c}}, Mesh: m, Probes: Probes{Targets: map[string]Target{"west": {}}}, links: []cable.Link{link}}
+			status, message, _ := p.result(Outcome{Health: health}, 0).status()
 			require.Equal(t, test.status, status)
 			require.Equal(t, test.message, message)
 		})
@@ -66,22 +67,22 @@ func TestWhatAConnectionReports(t *testing.T) {
 	next := cable.Cable{Peer: peer, Driver: drivers.Find("wireguard")}
 	next.Idle = true
 	p := Plan{
-		cables: []cable.Cable{used, next}, Using: map[string]Using{"west": {Driver: "ipsec"}},
-		links: []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}},
+		Traffic: Traffic{Held: []cable.Cable{used, next}, Using: map[string]Using{"west": {Driver: "ipsec"}}},
+		links:   []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}}, Mesh: m,
 	}
-	c := m.connections(p, Outcome{})[0]
+	c := p.connections(Outcome{})[0]
 	require.Equal(t, []string{"ipsec", "ipsec", "wireguard"}, []string{c.Endpoint.Backend, c.Driver, c.DesiredDriver})
 	require.Equal(t, []int64{7, math.MaxInt64}, []int64{*c.ReceivedBytes, *c.SentBytes})
 	require.True(t, c.LastHandshake.Equal(&metav1.Time{Time: shook.Truncate(time.Second)}))
 
 	require.Equal(t, c.LastHandshake, c.LastContact, "no ping was answered yet")
 
-	p.cables, m.Snapshot.Cables = p.cables[:1], nil
-	answered := m.connections(p, Outcome{Now: shook.Add(time.Minute), Health: map[string]Health{"west": {Status: submarinerv1.Connected}}})[0]
+	p.Held, m.Snapshot.Cables = p.Held[:1], nil
+	answered := p.connections(Outcome{Now: shook.Add(time.Minute), Health: map[string]Health{"west": {Status: submarinerv1.Connected}}})[0]
 	require.Equal(t, shook.Add(time.Minute).Truncate(time.Second), answered.LastContact.Time)
 	report := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{answered}}}
 	m.Snapshot = NewSnapshot("gw", report)
-	silent := m.connections(p, Outcome{Now: shook.Add(time.Hour), Health: map[string]Health{"west": {Status: submarinerv1.ConnectionError}}})[0]
+	silent := p.connections(Outcome{Now: shook.Add(time.Hour), Health: map[string]Health{"west": {Status: submarinerv1.ConnectionError}}})[0]
 	require.Equal(t, answered.LastContact, silent.LastContact, "also after a restart")
 	m.Snapshot = Snapshot{}
 
@@ -89,14 +90,14 @@ func TestWhatAConnectionReports(t *testing.T) {
 	found := Outcome{Health: map[string]Health{
 		"west": {Status: submarinerv1.Connected}, probe: {Status: submarinerv1.ConnectionError, Message: "it forwards no packets", By: "echo", Since: shook},
 	}}
-	require.Empty(t, m.connections(p, found)[0].DetectedBy, "there is one way to the cluster")
+	require.Empty(t, p.connections(found)[0].DetectedBy, "there is one way to the cluster")
 	p.Probes.Targets = map[string]Target{"west": {}, probe: {Fast: true}}
-	down := m.connections(p, found)[0]
+	down := p.connections(found)[0]
 	require.Equal(t, []string{"error", "it forwards no packets", "echo"}, []string{string(down.Status), down.StatusMessage, down.DetectedBy}, "although the gateway answers pings")
 	require.Equal(t, shook.Truncate(time.Second), down.DetectedAt.Time)
 	p.Probes.Targets = nil
 
-	later := m.connections(p, Outcome{})[0]
+	later := p.connections(Outcome{})[0]
 	require.Equal(t, "ipsec", later.DesiredDriver, "the change is over")
 	require.Nil(t, later.ReceivedBytes, "not known")
 	require.Nil(t, later.LastHandshake)

@@ -35,11 +35,11 @@ func egressUses(sources []dataplane.SourceUse) (out []submarinerv1.EgressUse) {
 	return out
 }
 
-// egressConditions returns the conditions of the addresses that pods have as their source. Their messages have no number of connections,
-// as each change of a message is an Event.
-func (m *Mesh) egressConditions(was []metav1.Condition, now time.Time) (out []metav1.Condition) {
+// egressConditions returns the conditions of the addresses that pods have as their source, given Accepted.announcedTwice. Their messages
+// have no number of connections, as each change of a message is an Event.
+func egressConditions(s Snapshot, twice []string, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
 	var scarce []string
-	for _, u := range egressUses(m.Snapshot.Flows.Sources) {
+	for _, u := range egressUses(s.Flows.Sources) {
 		if u.Scarce() {
 			scarce = append(scarce, fmt.Sprintf("%s has few ports left for %s: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most", u.Address, u.Busiest))
 		}
@@ -47,14 +47,15 @@ func (m *Mesh) egressConditions(was []metav1.Condition, now time.Time) (out []me
 	if len(scarce) > 0 {
 		out = append(out, condition(was, ConditionEgressPorts, false, reasonScarce, clip(strings.Join(scarce, "\n")), now))
 	}
-	if twice := m.announcedTwice(); len(twice) > 0 {
+	if len(twice) > 0 {
 		out = append(out, condition(was, ConditionEgressDistinct, false, reasonSameAddress, clip(strings.Join(twice, "\n")), now))
 	}
 	return out
 }
 
-// announcedTwice returns which allocated addresses several gateways of a cluster announce, in the order of their clusters.
-func (m *Mesh) announcedTwice() []string {
+// announcedTwice returns which allocated addresses several gateways of a cluster announce, in the order of their clusters. own are the
+// Endpoints of this cluster.
+func (a Accepted) announcedTwice(own []*submarinerv1.Endpoint) []string {
 	type announced struct {
 		cluster string
 		ip      netip.Addr
@@ -63,27 +64,27 @@ func (m *Mesh) announcedTwice() []string {
 	var order []announced
 	note := func(cluster, gateway string, ips []netip.Addr) {
 		for _, ip := range ips {
-			a := announced{cluster, ip}
-			if by[a] = append(by[a], gateway); len(by[a]) == 2 {
-				order = append(order, a)
+			at := announced{cluster, ip}
+			if by[at] = append(by[at], gateway); len(by[at]) == 2 {
+				order = append(order, at)
 			}
 		}
 	}
-	for _, e := range m.Membership.Endpoints {
+	for _, e := range own {
 		if g, err := cable.Parse(e.Spec); err == nil && drainOf(e) != cable.Standby {
 			note(g.Cluster, e.Spec.Hostname, g.Returned)
 		}
 	}
-	for _, p := range m.Accepted.Peers {
+	for _, p := range a.Peers {
 		if p.Drain != cable.Standby {
 			note(p.Cluster, p.Spec.Hostname, p.Returned)
 		}
 	}
 	var out []string
-	for _, a := range order {
-		slices.Sort(by[a])
+	for _, at := range order {
+		slices.Sort(by[at])
 		out = append(out, fmt.Sprintf("gateways %.300s of cluster %s announce the same address %v: replies to it take one of them, and connections through the others stop. "+
-			"subctl show globalnet --who %v tells which object of the cluster has it", strings.Join(by[a], ", "), a.cluster, a.ip, a.ip))
+			"subctl show globalnet --who %v tells which object of the cluster has it", strings.Join(by[at], ", "), at.cluster, at.ip, at.ip))
 	}
 	return out
 }

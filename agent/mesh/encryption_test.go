@@ -58,18 +58,18 @@ func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 		p, err := planGateway(s)
 		require.NoError(t, err)
 		plain := false
-		for _, c := range p.cables {
+		for _, c := range p.Held {
 			plain = plain || !c.Driver.Properties().Encrypts
 		}
 		switch {
-		case required && len(p.cables) == 0:
+		case required && len(p.Held) == 0:
 			require.NotEmpty(t, p.Mesh.Cables.Barred, "seed %d", seed)
 			seen["barred"]++
 		case required:
-			require.False(t, plain, "seed %d: %v", seed, p.cables)
+			require.False(t, plain, "seed %d: %v", seed, p.Held)
 			seen["encrypted"]++
 		default:
-			require.Equal(t, len(p.cables) == 0, len(p.Mesh.Cables.Barred) > 0, "seed %d", seed)
+			require.Equal(t, len(p.Held) == 0, len(p.Mesh.Cables.Barred) > 0, "seed %d", seed)
 			seen["free"]++
 			if plain {
 				seen["plain"]++

@@ -44,15 +44,11 @@ func planGateway(s Snapshot) (Plan, error) {
 	if !s.Standing.Active || m.Membership.Leaving() {
 		return p, nil
 	}
-	p.cables, p.Using, p.First = m.cablings()
-	barred := slices.Clone(m.Cables.Barred)
-	for i, c := range p.cables {
-		p.cables[i].Down = m.down(c)
-		if _, used := p.Using[c.Name]; !used || c.Silent {
-			barred = append(barred, c.Subnets...) // its packets are dropped until it answers
-		}
+	p.Traffic = direct(m)
+	cabling := cable.Cabling{
+		Local: m.Offer.Local, Peers: p.Held, Barred: p.Barred, Siblings: p.Siblings, Detours: p.Detours,
+		Globalnet: m.Offer.Translates.Table, Clusters: m.Accepted.clusters(),
 	}
-	cabling := cable.Cabling{Local: m.Local, Peers: p.cables, Barred: barred, Siblings: m.siblings(), Detours: m.detours(), Globalnet: m.Translates.Table, Clusters: m.Accepted.clusters()}
 	if p.State, p.links, err = cable.Plan(cabling); err != nil {
 		return Plan{}, err
 	}
@@ -60,7 +56,7 @@ func planGateway(s Snapshot) (Plan, error) {
 	if s.Facts.NoNextHopObjects {
 		p.State = p.State.WithoutNexthops()
 	}
-	p.Probes = m.probes(p)
+	p.Probes = p.probes()
 	return p, nil
 }
 
@@ -76,45 +72,46 @@ func recallGateway(node string, reports []*submarinerv1.Gateway, now time.Time) 
 // other end of the cable is pinged, too, unless the cable encrypts: see silent. A cable without health checks
 // is pinged until the gateways have agreed on keys, as WireGuard does so only if it has
 // something to send.
-func (m *Mesh) probes(plan Plan) Probes {
+func (p Plan) probes() Probes {
+	m := p.Mesh
 	hc := m.Membership.Submariner.Spec.HealthCheck()
-	p := Probes{Interval: time.Duration(hc.IntervalSeconds) * time.Second, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
-	from := m.Local.PodIP
-	for i, c := range plan.cables {
+	out := Probes{Interval: time.Duration(hc.IntervalSeconds) * time.Second, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
+	from := m.Offer.Local.PodIP
+	for i, c := range p.Held {
 		if c.Idle {
-			t := Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: true}
-			if turn := plan.Using[c.Name].Turn; turn.to(using(c)) {
+			t := Target{IP: p.links[i].IP, From: p.links[i].From, Eager: true}
+			if turn := p.Using[c.Name].Turn; turn.to(using(c)) {
 				t.First = turn.Proof
 			}
-			p.Targets[probeName(c.Name, c.Device())] = t
+			out.Targets[probeName(c.Name, c.Device())] = t
 			continue
 		}
-		if m.several(c.Cluster) {
-			p.Targets[probeName(c.Name, c.Device())] = m.fastTarget(c, plan.links[i])
+		if p.several[c.Cluster] {
+			out.Targets[probeName(c.Name, c.Device())] = fastTarget(p.links[i], c.MTU(m.Offer.Local))
 			if c.HealthIP.IsValid() && from.IsValid() && hc.Enabled {
-				p.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
+				out.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
 			}
 			continue
 		}
-		if c.Silent || m.fails(c) && !c.Driver.Properties().Encrypts {
-			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From, Eager: c.Silent}
+		if c.Silent || m.Snapshot.Health.fails(c) && !c.Driver.Properties().Encrypts {
+			out.Targets[probeName(c.Name, c.Device())] = Target{IP: p.links[i].IP, From: p.links[i].From, Eager: c.Silent}
 		}
-		state, stateful := m.stateOf(plan.links[i])
+		state, stateful := m.Snapshot.stateOf(p.links[i])
 		switch {
 		case c.HealthIP.IsValid() && from.IsValid() && hc.Enabled:
-			p.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
+			out.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
 		case stateful && state.Handshake.IsZero():
-			p.Targets[probeName(c.Name, c.Device())] = Target{IP: plan.links[i].IP, From: plan.links[i].From}
+			out.Targets[probeName(c.Name, c.Device())] = Target{IP: p.links[i].IP, From: p.links[i].From}
 		}
 	}
-	return p
+	return out
 }
 
-// fastTarget returns the other end of a cable to a cluster to which there are several ways.
-func (m *Mesh) fastTarget(c cable.Cable, l cable.Link) Target {
+// fastTarget returns the other end of a cable to a cluster to which there are several ways, given the MTU of the cable.
+func fastTarget(l cable.Link, mtu int) Target {
 	t := Target{IP: l.IP, From: l.From, Fast: true}
 	if l.MAC != "" {
-		t.Echo = Echo{Device: l.Device, MAC: l.MAC, MTU: c.MTU(m.Local)}
+		t.Echo = Echo{Device: l.Device, MAC: l.MAC, MTU: mtu}
 	}
 	return t
 }
@@ -125,7 +122,7 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 	g := gatewayReport(s, p, o, old)
 	if m := p.Mesh; m != nil {
 		if s.Standing.Active && !m.Membership.Leaving() {
-			g.Status.Connections = m.connections(p, o)
+			g.Status.Connections = p.connections(o)
 			r.publishEndpoint(m)
 		}
 		if s.Standing.Speaker && !m.Membership.Leaving() {
@@ -193,12 +190,12 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		if s.KeysErr != nil {
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
-		g.Status.Conditions = append(g.Status.Conditions, m.egressConditions(was, o.Now)...)
-		g.Status.LocalEndpoint = m.endpoint().Spec
-		if m.Translates.Health.IsValid() {
-			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Translates.Health.String())
+		g.Status.Conditions = append(g.Status.Conditions, egressConditions(s, m.Accepted.announcedTwice(m.Membership.Endpoints), was, o.Now)...)
+		g.Status.LocalEndpoint = m.Offer.endpoint().Spec
+		if m.Offer.Translates.Health.IsValid() {
+			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Offer.Translates.Health.String())
 		}
-		m.reportShare(g)
+		m.Offer.reportShare(s, g)
 	} else {
 		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)
 		if old != nil {
@@ -250,12 +247,12 @@ func reportedAt(g *submarinerv1.Gateway) time.Time {
 // ways: until then, its own pods use its cables, and other clusters accept packets only through the cables of Endpoints. Nobody
 // sends packets to a standby.
 func (r *Report) prune(m *Mesh, now time.Time) {
-	s, own := m.Snapshot, m.endpoint().Name
+	s, own := m.Snapshot, m.Offer.endpoint().Name
 	leaving := m.Membership.Leaving()
 	for _, e := range m.Membership.Endpoints {
 		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)
 		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) || !IsGatewayNode(Find[*corev1.Node](s, e.Spec.Hostname))
-		gone := s.Standing.Speaker && !mine && lost && !m.handsOver(e, now)
+		gone := s.Standing.Speaker && !mine && lost && !handsOver(s, e, now)
 		outdated := mine && e.Name != own // the node had another address
 		if gone || outdated || leaving && (mine || s.Standing.Speaker) {
 			r.Delete = append(r.Delete, e)
@@ -280,8 +277,8 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 }
 
 // handsOver reports whether an Endpoint is the one of a standby whose node has just lost the label of gateway nodes.
-func (m *Mesh) handsOver(e *submarinerv1.Endpoint, now time.Time) bool {
-	n, g := Find[*corev1.Node](m.Snapshot, e.Spec.Hostname), Find[*submarinerv1.Gateway](m.Snapshot, e.Spec.Hostname)
+func handsOver(s Snapshot, e *submarinerv1.Endpoint, now time.Time) bool {
+	n, g := Find[*corev1.Node](s, e.Spec.Hostname), Find[*submarinerv1.Gateway](s, e.Spec.Hostname)
 	if n == nil || IsGatewayNode(n) || g == nil || drainOf(e) < cable.Standby {
 		return false
 	}

@@ -24,29 +24,28 @@ func TranslatedKinds() []Object {
 type Translator = globalnet.Translator
 
 // translate fills in Translates, and the address of this gateway that answers pings of other clusters.
-func (m *Mesh) translate() {
-	if len(m.Membership.Own.Global) == 0 || !IsGatewayNode(Find[*corev1.Node](m.Snapshot, m.Snapshot.Node)) {
+func (o *Offer) translate(s Snapshot, m Membership) {
+	if len(m.Own.Global) == 0 || !IsGatewayNode(Find[*corev1.Node](s, s.Node)) {
 		return
 	}
 	g := globalnet.Gateway{
-		Node: m.Snapshot.Node, NodeIP: m.Membership.Self.IP, PodIP: m.Local.PodIP, Nets: m.Membership.Own.Global, Pods: m.Membership.Own.Pods,
-		Several: m.Membership.Submariner.Spec.MultiActiveGatewayEnabled, Standby: m.Snapshot.Standing.Standby(),
+		Node: s.Node, NodeIP: m.Self.IP, PodIP: o.Local.PodIP, Nets: m.Own.Global, Pods: m.Own.Pods,
+		Several: m.Submariner.Spec.MultiActiveGatewayEnabled, Standby: s.Standing.Standby(),
 	}
-	gateways := slices.DeleteFunc(slices.Clone(m.Membership.Gateways), func(n cable.Node) bool { return n.Drain == cable.Drained }) // no pod's packets take it
+	gateways := slices.DeleteFunc(slices.Clone(m.Gateways), func(n cable.Node) bool { return n.Drain == cable.Drained }) // no pod's packets take it
 	if len(gateways) == 0 {
-		gateways = m.Membership.Gateways
+		gateways = m.Gateways
 	}
 	for _, n := range gateways {
 		g.Gateways = append(g.Gateways, n.Name)
 	}
-	s := m.Snapshot
 	translate := globalnet.Translate
 	if s.Translator != nil {
 		translate = s.Translator.Translate
 	}
-	m.Translates = translate(g, globalnet.Objects{
+	o.Translates = translate(g, globalnet.Objects{
 		Ingress: List[*submarinerv1.GlobalIngressIP](s), Egress: List[*submarinerv1.GlobalEgressIP](s), ClusterEgress: List[*submarinerv1.ClusterGlobalEgressIP](s),
 		Services: List[*corev1.Service](s), Slices: List[*discoveryv1.EndpointSlice](s), Pods: List[*corev1.Pod](s),
 	})
-	m.Local.HealthIP = m.Translates.Health
+	o.Local.HealthIP = o.Translates.Health
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/dataplane"
 )
 
 // Probes are the addresses to ping.
@@ -100,6 +102,58 @@ type Health struct {
 	Since time.Time
 	By    string
 	RTT   RTT
+}
+
+// Healths are the results of probes, by name of the probe.
+type Healths map[string]Health
+
+// probeName returns the name of the probe of one of a pair's cables.
+func probeName(peer, device string) string { return peer + " over " + device }
+
+// gatewayProbe returns the name of the probe by which a node observes a gateway of its own cluster.
+func gatewayProbe(g cable.Node) string { return "gateway/" + g.Name }
+
+// workerProbe returns the name of the probe by which a gateway observes a node of its cluster that is no gateway.
+func workerProbe(n cable.Node) string { return "worker/" + n.Name }
+
+// proven reports whether a cable answers pings.
+func (h Healths) proven(c cable.Cable) bool {
+	return h[probeName(c.Name, c.Device())].Status == submarinerv1.Connected
+}
+
+// down reports whether a cable is not to be used while there is another way: its other end does not answer.
+func (h Healths) down(c cable.Cable) bool {
+	return h[probeName(c.Name, c.Device())].Status == submarinerv1.ConnectionError
+}
+
+// silent reports whether the cable c, which a pair uses, must carry nothing, because it has stopped
+// answering: neither the other gateway nor the other end of the cable itself answers pings. The other end may
+// have dropped the cable, and then nobody receives what is sent, or somebody else does. An encrypted
+// cable is never silent: it carries nothing that others can read, and nothing at all without keys.
+func (h Healths) silent(c cable.Cable, was Using) bool {
+	itself := h[probeName(c.Name, c.Device())].Status
+	switch {
+	case c.Driver.Properties().Encrypts || was.Device != c.Device():
+		return false
+	case was.Silent:
+		return itself != submarinerv1.Connected
+	}
+	return h.fails(c) && itself == submarinerv1.ConnectionError
+}
+
+// fails reports whether the gateway to which a cable leads does not answer pings any more.
+func (h Healths) fails(c cable.Cable) bool {
+	return h[c.Name].Status == submarinerv1.ConnectionError
+}
+
+// stateOf returns what the kernel says of a cable; false if its driver keeps no state.
+func (s Snapshot) stateOf(l cable.Link) (dataplane.CableState, bool) {
+	for _, c := range s.Cables {
+		if c.Device == l.StateDevice && c.Peer == l.State {
+			return c, true
+		}
+	}
+	return dataplane.CableState{}, l.State != ""
 }
 
 // RTT sums up round trip times. The zero value has seen none.

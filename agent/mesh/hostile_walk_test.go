@@ -62,7 +62,7 @@ var ownKeys = []string{
 
 // waysOf returns the cables to a cluster, and where packets to its networks go.
 func waysOf(p Plan, cluster string, nets ...string) (out []string) {
-	for i, c := range p.cables {
+	for i, c := range p.Held {
 		if c.Cluster == cluster {
 			out = append(out, fmt.Sprintf("%s by %s on %s at %v, idle %v, silent %v, down %v, hop %d", c.Name, c.Driver.Name(), c.Device(), c.Address, c.Idle, c.Silent, c.Down, p.links[i].Hop))
 		}

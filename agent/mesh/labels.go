@@ -50,9 +50,9 @@ func labelled(is, want *submarinerv1.Cluster) bool {
 
 // labels returns the labels of this cluster: the labels of its Cluster object, or, until
 // the object exists, the labels that join was given.
-func (m *Mesh) labels() map[string]string {
-	labels := m.cluster().Labels
-	if c := m.Membership.Cluster; c != nil {
+func (m Membership) labels() map[string]string {
+	labels := clusterLabels(submarinerv1.FormatLabels(m.Submariner.ClusterLabels()), m.Cluster)
+	if c := m.Cluster; c != nil {
 		if labels == nil {
 			labels = map[string]string{}
 		}

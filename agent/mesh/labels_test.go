@@ -40,9 +40,9 @@ func TestClusterLabels(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), is); err == nil {
 				objs = append(objs, is)
 			}
-			m := &Mesh{Membership: Membership{Submariner: sub}}
-			m.Membership.readClusters(NewSnapshot("n1", objs...))
-			want := m.cluster()
+			m := Membership{Submariner: sub}
+			m.readClusters(NewSnapshot("n1", objs...))
+			want := m.cluster(Snapshot{}, nil)
 			if len(objs) == 1 && labelled(is, want) && reflect.DeepEqual(is.Spec, want.Spec) {
 				return
 			}
@@ -94,7 +94,7 @@ func TestBothEndsHaveTheSameLabels(t *testing.T) {
 	for i := range 100 {
 		is.Labels[fmt.Sprintf("a%03d", i)] = "x"
 	}
-	m := &Mesh{Membership: Membership{Submariner: sub, Cluster: is}}
+	m := Membership{Submariner: sub, Cluster: is}
 	copied := is.DeepCopy()
 	copied.Labels = submarinerv1.SharedLabels(is.Labels)
 	require.Len(t, copied.Labels, submarinerv1.MaxLabels)

@@ -33,17 +33,17 @@ const (
 	memberBroken  = "its cable cannot be set up"
 )
 
-// member reports whether packets to a cluster may take the cable number i of a plan, and the reason if they may not, or if only some do. old
+// member reports whether packets to a cluster may take the cable, and the reason if they may not, or if only some do. old
 // is the connection as it was reported before; nil if it was not.
-func (m *Mesh) member(p Plan, o Outcome, i int, old *submarinerv1.Connection) (is bool, reason string) {
-	c := p.cables[i]
-	is = p.members[p.links[i].Hop] && o.Broken[p.nameOf(i)] == nil
+func (r cableResult) member(old *submarinerv1.Connection) (is bool, reason string) {
+	c := r.cable
+	is = r.plan.members[r.link.Hop]
 	switch {
-	case o.Broken[p.nameOf(i)] != nil:
+	case r.broken != nil:
 		return false, memberBroken
 	case is && c.Down:
 		return true, memberLast
-	case is && m.Snapshot.Standing.Standby():
+	case is && r.plan.Mesh.Snapshot.Standing.Standby():
 		return true, memberStandby // only packets of this node's own pods take it
 	case is:
 		return true, c.Drain.String() // or drained, but nobody else is in service
@@ -54,15 +54,15 @@ func (m *Mesh) member(p Plan, o Outcome, i int, old *submarinerv1.Connection) (i
 	case c.Down && old != nil && strings.HasPrefix(old.MemberReason, memberDown):
 		return false, old.MemberReason
 	case c.Down:
-		return false, memberDown + o.Now.UTC().Format(time.RFC3339)
+		return false, memberDown + r.outcome.Now.UTC().Format(time.RFC3339)
 	}
 	return false, cmp.Or(c.Drain.String(), memberWaits)
 }
 
 // reportedConnections returns the connections in the last report of this gateway, by the names of their cables.
-func (m *Mesh) reportedConnections() map[string]*submarinerv1.Connection {
+func (s Snapshot) reportedConnections() map[string]*submarinerv1.Connection {
 	out := map[string]*submarinerv1.Connection{}
-	if g := Find[*submarinerv1.Gateway](m.Snapshot, m.Snapshot.Node); g != nil {
+	if g := Find[*submarinerv1.Gateway](s, s.Node); g != nil {
 		for i := range g.Status.Connections {
 			out[g.Status.Connections[i].Endpoint.CableName] = &g.Status.Connections[i]
 		}

@@ -67,7 +67,7 @@ func TestMembers(t *testing.T) {
 			if test.broken != nil {
 				o.Broken[first] = test.broken
 			}
-			for _, c := range p.Mesh.connections(p, o) {
+			for _, c := range p.connections(o) {
 				if c.Endpoint.CableName == first {
 					require.NotNil(t, c.Member)
 					require.Equal(t, test.want, *c.Member, c.MemberReason)

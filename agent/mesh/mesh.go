@@ -2,14 +2,16 @@
 // kernel objects it holds, and what its agent reports. It is the pure half of an
 // agent: a Snapshot goes in, a Plan and a Report come out.
 //
-//	Snapshot → Membership → Offer → Accepted → Cables → dataplane.State and Report
+//	Snapshot → Membership → Offer → Accepted → Cables → Traffic → dataplane.State and report
 //
-// Each arrow is a function of the values to its left. Membership lists the nodes of
-// this cluster and the other clusters that exist. Offer lists the cable drivers of
-// this cluster, with their settings. Accepted lists the gateways of other clusters
-// whose announcements are valid and do not conflict with others. Cables lists the driver
-// that connects each of them. A Mesh holds these values; the roles (gateway.go, route.go)
-// are views of it.
+// Each arrow is a function of the values to its left, and each value is a type in a file of
+// its own. Membership lists the nodes of this cluster and the other clusters that exist. Offer
+// is what this node offers other clusters as a gateway: drivers, their settings, and itself.
+// Accepted lists the gateways of other clusters whose announcements are valid and do
+// not conflict with others. Cables lists the driver that connects each of them. Traffic, of
+// gateways only, lists the cables that the gateway holds while pairs change theirs, and which
+// of them carry packets. A Mesh has these values for the roles (gateway.go, route.go),
+// which make a Plan of them and, from its Outcome, a Report.
 //
 // The package has no clock, no API client, no socket and no access to a kernel: the
 // Snapshot has everything that it needs from them. So "subctl show plan" computes on any
@@ -17,33 +19,19 @@
 package mesh
 
 import (
-	"cmp"
 	"errors"
-	"slices"
-	"strings"
-	"time"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
-	"subctl/globalnet"
 )
 
-// Mesh is a Snapshot and everything that follows from it, stage by stage.
+// Mesh is a Snapshot and the stages that follow from it for every role.
 type Mesh struct {
 	Snapshot   Snapshot
 	Membership Membership
 	Offer      Offer
-	Local      cable.Local // this node as a gateway
 	Accepted   Accepted
 	Cables     Cables
-	Translates globalnet.Translation // what this node translates as a gateway of a cluster with global networks
-
-	before     map[string]Using        // by cluster; nil until inUse needs it
-	gatewaysOf map[string]int          // by cluster; nil until several needs it
-	siblingsTo map[string][]cable.Node // by cluster; nil until siblings needs it
-
-	drainingSince time.Time // the zero Time if this gateway is in service
 }
 
 // ErrNotJoined is the error of a cluster without a Submariner object: its agents have
@@ -51,41 +39,23 @@ type Mesh struct {
 var ErrNotJoined = errors.New("there is no Submariner object in this cluster: run subctl join")
 
 // Of computes all stages. The error is ErrNotJoined or a mistake in this cluster's own
-// objects. Mistakes of other clusters are not errors: they are in Refused.
+// objects. Mistakes of other clusters are not errors: they are in Cables.Refused.
 func Of(s Snapshot) (*Mesh, error) {
 	m := &Mesh{Snapshot: s}
 	var err error
 	if m.Membership, err = readMembership(s); err != nil {
 		return nil, err
 	}
-	m.Offer, m.Local = readOffer(s, m.Membership)
-	m.translate()
-	m.Local.Weight = m.Membership.Self.Weight
-	m.Local.Siblings, m.Local.TellsSiblings = m.Membership.severalGateways(s.Standing), true
-	m.Local.Drain, m.drainingSince = m.readDraining()
+	m.Offer = readOffer(s, m.Membership)
 	m.Accepted = accept(s, m.Membership)
-	m.Cables = connect(m)
+	m.Cables = connect(s, m.Membership, m.Offer, m.Accepted)
 	return m, nil
-}
-
-// Refusal is an endpoint of another cluster to which there is no cable, and the reason.
-type Refusal struct {
-	Spec submarinerv1.EndpointSpec
-	Err  error
-}
-
-// Refused returns the endpoints that are not accepted and the endpoints that no driver
-// can connect, sorted by cable name.
-func (m *Mesh) Refused() []Refusal {
-	all := slices.Concat(m.Accepted.Refused, m.Cables.Refused)
-	slices.SortStableFunc(all, func(a, b Refusal) int {
-		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
-	})
-	return all
 }
 
 // Plan is the result of Role.Plan for a Snapshot.
 type Plan struct {
+	// Traffic is the traffic of a gateway. Of it, the plan of a route agent has only Using.
+	Traffic
 	// State is the desired state of the node's kernel.
 	State dataplane.State
 	// Sweep lists the owners whose agents no longer run on this node and whose objects
@@ -93,17 +63,11 @@ type Plan struct {
 	Sweep []dataplane.Owner
 	// Probes are the addresses to ping.
 	Probes Probes
-	// Using has the cables that carry the traffic to remote gateways once the node holds
-	// State, by cable name.
-	Using map[string]Using
-	// First are the changes from no cable to the first cable of a pair, by cable name.
-	First map[string]Turn
 	// Addresses holds the decisions of the globalnet agent; nil for other agents.
 	Addresses *Addresses
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.
 	Mesh *Mesh
 
-	cables  []cable.Cable // that State connects, in the order of links
-	links   []cable.Link
+	links   []cable.Link    // of the cables that are held, in their order
 	members map[uint32]bool // next hops that the groups of remote clusters have
 }

@@ -179,8 +179,8 @@ func TestNeedsAreOfOneNode(t *testing.T) {
 
 	m, err := Of(s)
 	require.NoError(t, err)
-	require.Len(t, m.Refused(), 1)
-	require.EqualError(t, m.Refused()[0].Err, "subnet 172.16.0.0/12 overlaps 172.17.0.0/16, the network of device docker0, which node worker itself needs to reach")
+	require.Len(t, m.Cables.Refused, 1)
+	require.EqualError(t, m.Cables.Refused[0].Err, "subnet 172.16.0.0/12 overlaps 172.17.0.0/16, the network of device docker0, which node worker itself needs to reach")
 
 	s.Facts.NeverRouted = nil // the device is gone
 	ids, _ = connectedTo(t, s)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +16,11 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cable/drivers"
+	"subctl/globalnet"
 )
 
-// Offer is which cable drivers this cluster offers, and its own settings of them: those
+// Offer is what this node offers other clusters as a gateway, or would offer as one: cables to it, of
+// the drivers that this cluster offers. The settings of the drivers are those
 // in the Submariner object, overridden by those in the ConfigMap that it names.
 //
 // A mistake in them takes no cable down: what was in force before stays in force. The
@@ -32,21 +35,54 @@ type Offer struct {
 	// Err is the mistake because of which older settings or drivers are in force; nil if
 	// there is none. ListedErr is the part of it that is about the drivers.
 	Err, ListedErr error
+
+	Local      cable.Local           // this node as a gateway
+	Translates globalnet.Translation // what it translates as a gateway of a cluster with global networks
+
+	drainingSince time.Time // the zero Time if this gateway is in service
 }
 
-// readOffer returns the offer, and this node as a gateway with the offer's settings, which
-// determine the drivers that it can run.
-func readOffer(s Snapshot, m Membership) (Offer, cable.Local) {
+// readOffer returns the offer.
+func readOffer(s Snapshot, m Membership) Offer {
 	var o Offer
 	o.readListed(m)
 	o.readSettings(s, m)
-	l := m.local(s, o.Settings)
+	o.Local = m.local(s, o.Settings)
 	for _, d := range o.Listed {
-		if d.Lacks(l) == nil {
+		if d.Lacks(o.Local) == nil {
 			o.Drivers = append(o.Drivers, d)
 		}
 	}
-	return o, l
+	o.translate(s, m)
+	o.Local.Weight = m.Self.Weight
+	o.Local.Siblings, o.Local.TellsSiblings = m.severalGateways(s.Standing), true
+	o.Local.Drain, o.drainingSince = readDraining(s)
+	return o
+}
+
+// local returns this node as a gateway with settings of drivers.
+func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Local {
+	podIP, _ := netip.ParseAddr(s.Facts.PodIP) // the zero Addr: the node has none
+	spec := m.Submariner.Spec
+	healthIP := podIP
+	if len(m.Own.Global) > 0 {
+		healthIP = netip.Addr{} // other clusters cannot reach the pod network
+	}
+	return cable.Local{
+		Gateway: cable.Gateway{
+			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, PublicIP: s.PublicIP, HealthIP: healthIP,
+			Subnets: m.Own.Announced(), NAT: spec.NatEnabled,
+			Name: cableName(spec.ClusterID, m.Self.IP),
+		},
+		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Global: m.Own.Global, Keys: s.Keys, Settings: settings,
+		WireGuard: m.Engines.WireGuard, IPsec: m.Engines.IPsec, Resilient: s.Facts.ResilientGroups,
+	}
+}
+
+// cableName returns the name of a gateway's cables: the cluster and the address at
+// which they end (upstream's format).
+func cableName(cluster string, ip netip.Addr) string {
+	return "submariner-cable-" + cluster + "-" + strings.ReplaceAll(ip.String(), ".", "-")
 }
 
 // offers reports whether this cluster offers a driver.
@@ -55,19 +91,19 @@ func (o Offer) offers(driver string) bool {
 }
 
 // whyNot returns why this cluster does not offer a driver, as the end of a sentence.
-func (o Offer) whyNot(d cable.Driver, l cable.Local) string {
-	if err := cmp.Or(d.Lacks(l), o.ListedErr); err != nil {
+func (o Offer) whyNot(d cable.Driver) string {
+	if err := cmp.Or(d.Lacks(o.Local), o.ListedErr); err != nil {
 		return ": " + err.Error()
 	}
 	return ": it is not in Submariner.spec.cableDrivers"
 }
 
 // missing returns the reasons why this cluster does not offer the other drivers, by driver.
-func (o Offer) missing(l cable.Local) map[string]string {
+func (o Offer) missing() map[string]string {
 	out := map[string]string{}
 	for _, d := range drivers.All() {
 		if !o.offers(d.Name()) {
-			out[d.Name()] = strings.TrimPrefix(o.whyNot(d, l), ": ")
+			out[d.Name()] = strings.TrimPrefix(o.whyNot(d), ": ")
 		}
 	}
 	return out

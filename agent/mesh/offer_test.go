@@ -77,7 +77,7 @@ func TestSettings(t *testing.T) {
 			}
 			m := Membership{Submariner: &v1alpha1.Submariner{Spec: test.spec}}
 			m.readClusters(NewSnapshot("gw", objs...))
-			o, _ := readOffer(NewSnapshot("gw", objs...), m)
+			o := readOffer(NewSnapshot("gw", objs...), m)
 			if test.err != "" {
 				require.EqualError(t, o.Err, test.err)
 			} else {

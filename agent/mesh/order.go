@@ -2,6 +2,8 @@ package mesh
 
 import (
 	"cmp"
+	"slices"
+	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -22,4 +24,32 @@ func CompareKey(o Object, key types.NamespacedName) int {
 
 func compareKeys(namespace, name string, key types.NamespacedName) int {
 	return cmp.Or(strings.Compare(namespace, key.Namespace), strings.Compare(name, key.Name))
+}
+
+func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
+	out := make([]types.NamespacedName, 0, len(m))
+	for key := range m {
+		out = append(out, key)
+	}
+	slices.SortFunc(out, func(a, b types.NamespacedName) int { return compareKeys(a.Namespace, a.Name, b) })
+	return out
+}
+
+// search returns the number of the object with a namespace and a name in a sorted list; false if there is none.
+func search[P interface {
+	compareTo(types.NamespacedName) int
+}](in []P, namespace, name string) (int, bool) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	return sort.Find(len(in), func(i int) int { return -in[i].compareTo(key) })
+}
+
+// find returns the object with a namespace and a name in a sorted list; nil if there is none.
+func find[T any, P interface {
+	*T
+	compareTo(types.NamespacedName) int
+}](in []P, namespace, name string) P {
+	if i, found := search(in, namespace, name); found {
+		return in[i]
+	}
+	return nil
 }

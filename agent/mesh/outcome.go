@@ -28,7 +28,7 @@ type Outcome struct {
 	// node holds everything else.
 	Contained bool
 	// Health is the result of the probes, by name of the probe.
-	Health map[string]Health
+	Health Healths
 	// Exchange is the state of the exchange with the broker; nil if this agent does not
 	// take part in it.
 	Exchange *ExchangeStatus
@@ -48,7 +48,7 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) Outcome {
 		p.breakAll(&o, o.Err)
 		return o
 	}
-	broken, detours, others := cable.Broken(p.State, p.cables, p.links, d)
+	broken, detours, others := cable.Broken(p.State, p.Held, p.links, d)
 	if len(others) > 0 {
 		p.breakAll(&o, failures(others))
 	}
@@ -77,17 +77,17 @@ func (p Plan) breakAll(o *Outcome, why error) {
 	for name := range p.Using {
 		o.Broken[name] = why
 	}
-	for i := range p.cables {
+	for i := range p.Held {
 		o.Broken[p.nameOf(i)] = why
 	}
 }
 
 // nameOf returns the name of a cable or, if it is idle, of its probe.
 func (p Plan) nameOf(i int) string {
-	if c := p.cables[i]; c.Idle {
+	if c := p.Held[i]; c.Idle {
 		return probeName(c.Name, c.Device())
 	}
-	return p.cables[i].Name
+	return p.Held[i].Name
 }
 
 // failures returns one error, with a line for each reason.
@@ -130,7 +130,7 @@ func (o Outcome) failure() error {
 // brokenText describes the cables and detours that the node does not hold, a line for each reason.
 func (p Plan) brokenText(o Outcome) string {
 	clusters := map[string][]string{}
-	for i, c := range p.cables {
+	for i, c := range p.Held {
 		if err := o.Broken[p.nameOf(i)]; err != nil {
 			to := fmt.Sprintf("%s (%s)", c.Cluster, c.Driver.Name())
 			if why := err.Error(); !slices.Contains(clusters[why], to) {

@@ -42,10 +42,10 @@ func TestPathsDecide(t *testing.T) {
 			require.Equal(t, test.path.MTU, p.MTU)
 			require.Equal(t, test.inboundOnly, p.InboundOnly)
 			if test.refused != "" {
-				require.Len(t, m.Refused(), 1)
-				require.ErrorContains(t, m.Refused()[0].Err, test.refused)
+				require.Len(t, m.Cables.Refused, 1)
+				require.ErrorContains(t, m.Cables.Refused[0].Err, test.refused)
 			} else {
-				require.Empty(t, m.Refused())
+				require.Empty(t, m.Cables.Refused)
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func TestHostileAddressIsNotGuessed(t *testing.T) {
 			m, err := Of(s)
 			require.NoError(t, err)
 			require.Equal(t, test.waiting, len(m.Cables.Waiting) == 1, "%v", m.Cables.Waiting)
-			require.Equal(t, test.refused, len(m.Refused()) == 1, "%v", m.Refused())
+			require.Equal(t, test.refused, len(m.Cables.Refused) == 1, "%v", m.Cables.Refused)
 			require.Equal(t, !test.waiting && !test.refused, len(m.Cables.Wanted) == 1)
 			for _, c := range m.Cables.Wanted {
 				require.Equal(t, private, c.Address)

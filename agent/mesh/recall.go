@@ -14,7 +14,7 @@ import (
 )
 
 // The reports of gateways are the only memory that outlives an agent: this file reads back
-// what connections and change.go write.
+// what connections.go writes.
 
 // recall returns what an agent that starts at a time takes over from the reports of
 // gateways: all of them hold claims, those in from carry traffic.

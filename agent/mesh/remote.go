@@ -37,33 +37,33 @@ const (
 	tooManyNodes  = "Health check is not performed by the nodes of a cluster of more than 500"
 )
 
-// pathProbes returns the addresses that the route agent pings: the health check IP of each
+// pathProbes returns the addresses that the route agent pings from an address of its node: the health check IP of each
 // remote gateway to which there is a cable.
-func (m *Mesh) pathProbes() Probes {
-	hc := m.Membership.Submariner.Spec.HealthCheck()
+func (c Cables) pathProbes(m Membership, from netip.Addr) Probes {
+	hc := m.Submariner.Spec.HealthCheck()
 	interval := time.Duration(hc.IntervalSeconds) * time.Second
 	p := Probes{Interval: pathInterval * interval, Retry: interval, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
-	for _, c := range m.Cables.Wanted {
-		if m.unprobed(c.HealthIP) == "" {
-			p.Targets[c.Name] = Target{IP: c.HealthIP, From: m.Local.PodIP}
+	for _, w := range c.Wanted {
+		if m.unprobed(from, w.HealthIP) == "" {
+			p.Targets[w.Name] = Target{IP: w.HealthIP, From: from}
 		}
 	}
 	return p
 }
 
 // unprobed returns why the route agent does not ping the health check IP of a remote
-// gateway; empty if it does.
-func (m *Mesh) unprobed(ip netip.Addr) string {
+// gateway from an address of its node; empty if it does.
+func (m Membership) unprobed(from, ip netip.Addr) string {
 	switch {
-	case !m.Membership.Submariner.Spec.HealthCheck().Enabled:
+	case !m.Submariner.Spec.HealthCheck().Enabled:
 		return healthOff
-	case slices.ContainsFunc(m.Membership.Gateways, func(g cable.Node) bool { return g.Name == m.Membership.Self.Name }):
+	case slices.ContainsFunc(m.Gateways, func(g cable.Node) bool { return g.Name == m.Self.Name }):
 		return notOnGateways
 	case !ip.IsValid():
 		return noHealthIP
-	case !m.Local.PodIP.IsValid():
+	case !from.IsValid():
 		return noPodIP
-	case len(m.Membership.Nodes) > maxProbingNodes:
+	case len(m.Nodes) > maxProbingNodes:
 		return tooManyNodes
 	}
 	return ""
@@ -71,13 +71,13 @@ func (m *Mesh) unprobed(ip netip.Addr) string {
 
 // remoteEndpoints returns the state of the path to each remote gateway, up to maxRemote of them, and
 // the number of the others.
-func (m *Mesh) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
-	out = []submarinerv1.RemoteEndpoint{}
+func (p Plan) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
+	m, out := p.Mesh, []submarinerv1.RemoteEndpoint{}
 	if m == nil || m.Membership.Leaving() {
 		return out, 0
 	}
 	for _, c := range m.Cables.Wanted {
-		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionNone, StatusMessage: m.unprobed(c.HealthIP), Spec: m.Cables.Endpoints[c.Name]}
+		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionNone, StatusMessage: m.Membership.unprobed(m.Offer.Local.PodIP, c.HealthIP), Spec: m.Cables.Endpoints[c.Name]}
 		if h, asked := o.Health[c.Name]; r.StatusMessage == "" && asked {
 			r.Status, r.StatusMessage = h.Status, h.Message
 		} else if r.StatusMessage == "" {
@@ -91,7 +91,7 @@ func (m *Mesh) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, om
 		r.Spec.Backend = "" // not decided
 		out = append(out, r)
 	}
-	for _, refused := range m.Refused() {
+	for _, refused := range m.Cables.Refused {
 		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: words.Clip("refused: "+refused.Err.Error(), maxRemoteText), Spec: refused.Spec})
 	}
 	down := func(r submarinerv1.RemoteEndpoint) int {

@@ -26,7 +26,7 @@ func worker(n int) *Mesh {
 		},
 		Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}},
 	}
-	m.Local.PodIP = netip.MustParseAddr("10.111.2.1")
+	m.Offer.Local.PodIP = netip.MustParseAddr("10.111.2.1")
 	for i := range n {
 		name := fmt.Sprintf("cluster-%03d", i)
 		peer := cable.Peer{Gateway: cable.Gateway{Name: name, HealthIP: netip.MustParseAddr("10.112.1.1")}}
@@ -53,7 +53,7 @@ func TestRemoteEndpoints(t *testing.T) {
 		}, status: submarinerv1.ConnectionNone, message: healthOff},
 		{name: "gateway", change: func(m *Mesh) { m.Membership.Self.Name = "gw" }, status: submarinerv1.ConnectionNone, message: notOnGateways},
 		{name: "no address there", change: func(m *Mesh) { m.Cables.Wanted[0].HealthIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noHealthIP},
-		{name: "no address here", change: func(m *Mesh) { m.Local.PodIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noPodIP},
+		{name: "no address here", change: func(m *Mesh) { m.Offer.Local.PodIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noPodIP},
 		{name: "many nodes", change: func(m *Mesh) { m.Membership.Nodes = make([]cable.Node, maxProbingNodes+1) }, status: submarinerv1.ConnectionNone, message: tooManyNodes},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestRemoteEndpoints(t *testing.T) {
 			require.Equal(t, []submarinerv1.RemoteEndpoint{{
 				Status: test.status, StatusMessage: test.message,
 				Spec: submarinerv1.EndpointSpec{CableName: "cluster-000", Backend: "ipsec", Subnets: []string{}},
-			}}, listed(m.remoteEndpoints(o)))
-			require.Equal(t, test.probed, len(m.pathProbes().Targets) == 1)
+			}}, listed(Plan{Mesh: m}.remoteEndpoints(o)))
+			require.Equal(t, test.probed, len(m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP).Targets) == 1)
 		})
 	}
 }
@@ -80,7 +80,7 @@ func listed(list []submarinerv1.RemoteEndpoint, _ int) []submarinerv1.RemoteEndp
 func TestRemoteEndpointsThatWait(t *testing.T) {
 	m := worker(1)
 	m.Cables.Waiting = []Refusal{{submarinerv1.EndpointSpec{CableName: "new", Backend: "vxlan"}, errors.New("its Cluster object is not there yet")}}
-	got, omitted := m.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
+	got, omitted := Plan{Mesh: m}.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
 	require.Len(t, got, 2)
 	require.Zero(t, omitted)
 	require.Equal(t, submarinerv1.RemoteEndpoint{
@@ -96,7 +96,7 @@ func TestRemoteEndpointsAreLimited(t *testing.T) {
 	}
 	o.Health["cluster-077"] = Health{Status: submarinerv1.ConnectionError}
 	m.Cables.Refused = []Refusal{{submarinerv1.EndpointSpec{CableName: "z"}, fmt.Errorf("overlaps")}}
-	got, omitted := m.remoteEndpoints(o)
+	got, omitted := Plan{Mesh: m}.remoteEndpoints(o)
 	require.Len(t, got, maxRemote)
 	require.Equal(t, 101-maxRemote, omitted)
 	require.Equal(t, []string{"cluster-077", "z", "cluster-000"}, []string{got[0].Spec.CableName, got[1].Spec.CableName, got[2].Spec.CableName})
@@ -113,14 +113,15 @@ func TestRemoteEndpointsAreSmall(t *testing.T) {
 		}
 		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(strings.Repeat("overlaps ", 1000))})
 	}
-	text, err := json.Marshal(listed(m.remoteEndpoints(Outcome{})))
+	text, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(text), 64<<10)
 }
 
 // A path that does not answer is asked again soon, and then less and less often.
 func TestPauses(t *testing.T) {
-	p := worker(1).pathProbes()
+	m := worker(1)
+	p := m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP)
 	require.Equal(t, time.Minute, p.Pause(true, 0))
 	for lost, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
 		require.Equal(t, want, p.Pause(false, lost))

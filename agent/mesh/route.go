@@ -43,7 +43,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{State: dataplane.State{}, Using: map[string]Using{}, Mesh: m}
+	p := Plan{Traffic: Traffic{Using: map[string]Using{}}, State: dataplane.State{}, Mesh: m}
 	if !IsGatewayNode(Find[*corev1.Node](s, s.Node)) {
 		// No gateway agent runs here; one that did has left its objects in place.
 		p.Sweep = []dataplane.Owner{dataplane.GatewayOwner}
@@ -52,8 +52,8 @@ func planRoute(s Snapshot) (Plan, error) {
 		return p, nil
 	}
 	in := cable.Intra{
-		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: m.gateways(), Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
+		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
+		Gateways: m.Membership.observed(s.Health), Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
@@ -61,11 +61,11 @@ func planRoute(s Snapshot) (Plan, error) {
 			in.Workers = append(in.Workers, n)
 		}
 	}
-	in.Ends, in.VXLANPorts, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), drivers.VXLANPorts(m.Local), m.onlyOurDevices(in)
+	in.Ends, in.VXLANPorts, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), drivers.VXLANPorts(m.Offer.Local), onlyOurDevices(s, in)
 	for _, c := range m.Cables.Wanted {
 		in.Ends = append(in.Ends, c.Address, c.PrivateIP)
 		p.Using[c.Name] = using(c)
-		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Local), Device: c.Device()})
+		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Offer.Local), Device: c.Device()})
 	}
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err
@@ -73,26 +73,26 @@ func planRoute(s Snapshot) (Plan, error) {
 	if s.Facts.NoNextHopObjects {
 		p.State = p.State.WithoutNexthops()
 	}
-	p.Probes = m.pathProbes()
-	m.probeNodes(&p.Probes, in)
+	p.Probes = m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP)
+	m.Membership.probeNodes(&p.Probes, in)
 	return p, nil
 }
 
 // probeNodes adds the other gateways of this cluster to the addresses to ping, if there are several gateways, and on a
 // gateway the workers.
-func (m *Mesh) probeNodes(p *Probes, in cable.Intra) {
-	if len(m.Membership.Gateways) < 2 {
+func (m Membership) probeNodes(p *Probes, in cable.Intra) {
+	if len(m.Gateways) < 2 {
 		return
 	}
-	from := cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP)
+	from := cable.VTEPOf(dataplane.IntraVTEPNet, m.Self.IP)
 	p.Echo = dataplane.IntraEchoPort
-	for _, g := range m.Membership.Siblings() {
+	for _, g := range m.Siblings() {
 		ip, mac := cable.VTEP(dataplane.IntraVTEPNet, g.IP)
 		p.Targets[gatewayProbe(g)] = Target{
-			IP: ip, From: from, Fast: true, Echo: Echo{Device: dataplane.IntraDevice, MAC: mac, MTU: m.Snapshot.Facts.MTU - dataplane.VXLANOverhead},
+			IP: ip, From: from, Fast: true, Echo: Echo{Device: dataplane.IntraDevice, MAC: mac, MTU: in.MTU - dataplane.VXLANOverhead},
 		}
 	}
-	if len(m.Membership.Siblings()) == len(m.Membership.Gateways) {
+	if len(m.Siblings()) == len(m.Gateways) {
 		return // this node is a worker
 	}
 	for _, w := range in.Workers {
@@ -105,12 +105,12 @@ func (m *Mesh) probeNodes(p *Probes, in cable.Intra) {
 // onlyOurDevices reports whether packets of other clusters reach this node only on our devices. They
 // reach a worker, and a gateway that has siblings, on devices of the CNI until the other gateways know the network of
 // its pods from its report.
-func (m *Mesh) onlyOurDevices(in cable.Intra) bool {
+func onlyOurDevices(s Snapshot, in cable.Intra) bool {
 	if len(in.Gateways) == 1 && in.Gateways[0].Name == in.Self.Name {
 		return true
 	}
-	ra := Find[*submarinerv1.RouteAgent](m.Snapshot, in.Self.Name)
-	return in.Self.Pods.IsValid() && ra != nil && ra.Status.Node != nil && ra.Status.Node.PodIP == m.Snapshot.Facts.PodIP
+	ra := Find[*submarinerv1.RouteAgent](s, in.Self.Name)
+	return in.Self.Pods.IsValid() && ra != nil && ra.Status.Node != nil && ra.Status.Node.PodIP == s.Facts.PodIP
 }
 
 func reportRoute(s Snapshot, p Plan, o Outcome) Report {
@@ -121,7 +121,7 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 			Version: version.Version, Node: s.reportedFacts(),
 		},
 	}
-	ra.Status.RemoteEndpoints, ra.Status.RemoteEndpointsOmitted = p.Mesh.remoteEndpoints(o)
+	ra.Status.RemoteEndpoints, ra.Status.RemoteEndpointsOmitted = p.remoteEndpoints(o)
 	if n := Find[*corev1.Node](s, s.Node); n != nil { // deleted with its node
 		ra.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	}

@@ -77,7 +77,7 @@ func planText(t *testing.T, objs []client.Object, node string) string {
 		for _, r := range m.Cables.Waiting {
 			fmt.Fprintf(&refused, "# waiting %s: %v\n", r.Spec.CableName, r.Err)
 		}
-		for _, r := range m.Refused() {
+		for _, r := range m.Cables.Refused {
 			fmt.Fprintf(&refused, "# refused %s: %v\n", r.Spec.CableName, strings.ReplaceAll(r.Err.Error(), "\n", "; "))
 		}
 	}
@@ -97,7 +97,7 @@ func peersText(t *testing.T, objs []client.Object, node string) string {
 	for _, r := range m.Cables.Waiting {
 		fmt.Fprintf(&text, "waiting %s of %s: %v\n", r.Spec.CableName, r.Spec.ClusterID, r.Err)
 	}
-	for _, r := range m.Refused() {
+	for _, r := range m.Cables.Refused {
 		fmt.Fprintf(&text, "refused %s of %s: %v\n", r.Spec.CableName, r.Spec.ClusterID, strings.ReplaceAll(r.Err.Error(), "\n", "; "))
 	}
 	return text.String()

@@ -91,30 +91,30 @@ const settled = 10 * time.Second
 
 // readDraining returns how far the gateway of the snapshot's node has got on its way out of service, and since when it is
 // draining.
-func (m *Mesh) readDraining() (cable.Drain, time.Time) {
-	n := Find[*corev1.Node](m.Snapshot, m.Snapshot.Node)
+func readDraining(s Snapshot) (cable.Drain, time.Time) {
+	n := Find[*corev1.Node](s, s.Node)
 	if n == nil {
 		return cable.InService, time.Time{}
 	}
 	asked, _ := readShare(n)
-	standing := m.Snapshot.Standing.Drain
+	standing := s.Standing.Drain
 	if !asked.drain && standing != cable.Draining {
 		return standing, time.Time{}
 	}
-	now := m.Snapshot.Now
+	now := s.Now
 	since := now
-	old := Find[*submarinerv1.Gateway](m.Snapshot, m.Snapshot.Node)
+	old := Find[*submarinerv1.Gateway](s, s.Node)
 	if old != nil && old.Status.DrainingSince != nil {
 		since = old.Status.DrainingSince.Time
 	}
-	if m.Snapshot.Standing.Standby() {
+	if s.Standing.Standby() {
 		return cable.Drained, since // nobody uses it
 	}
 	if !asked.drain || since.Equal(now) {
 		return cable.Draining, since
 	}
-	flows := m.Snapshot.Flows
-	idle := !m.Snapshot.Standing.Active || flows.Known && flows.Count == 0 && flows.At.Sub(since) >= settled
+	flows := s.Flows
+	idle := !s.Standing.Active || flows.Known && flows.Count == 0 && flows.At.Sub(since) >= settled
 	if old.Status.Drain == submarinerv1.Drained || idle || now.Sub(since) >= asked.grace {
 		return cable.Drained, since
 	}
@@ -142,7 +142,7 @@ func (m *Mesh) FlowsBetween() (remote, own []netip.Prefix) {
 	if self.Pods.IsValid() {
 		own = append(own, self.Pods)
 	}
-	for _, ip := range []netip.Addr{self.IP, m.Local.PodIP} {
+	for _, ip := range []netip.Addr{self.IP, m.Offer.Local.PodIP} {
 		if ip.IsValid() {
 			own = append(own, netip.PrefixFrom(ip, ip.BitLen()))
 		}
@@ -152,27 +152,27 @@ func (m *Mesh) FlowsBetween() (remote, own []netip.Prefix) {
 
 // announceShare adds to the parameters that a gateway announces its share, where it is not the default, and whether there are
 // others.
-func (m *Mesh) announceShare(config map[string]string) {
-	if w := m.Local.Weight; w != 0 && w != cable.DefaultWeight {
+func (o Offer) announceShare(config map[string]string) {
+	if w := o.Local.Weight; w != 0 && w != cable.DefaultWeight {
 		config[submarinerv1.BackendWeight] = strconv.Itoa(w)
 	}
-	if d := m.Local.Drain; d != cable.InService {
+	if d := o.Local.Drain; d != cable.InService {
 		config[submarinerv1.BackendDrain] = d.String()
 	}
-	config[submarinerv1.BackendSiblings] = strconv.FormatBool(m.Local.Siblings)
+	config[submarinerv1.BackendSiblings] = strconv.FormatBool(o.Local.Siblings)
 }
 
 // reportShare adds the gateway's share to its report.
-func (m *Mesh) reportShare(g *submarinerv1.Gateway) {
-	g.Status.Weight = cmp.Or(m.Local.Weight, cable.DefaultWeight)
-	if leaving := !m.drainingSince.IsZero(); leaving {
-		g.Status.Drain = m.Local.Drain.String()
-		at := metav1.NewTime(m.drainingSince.Truncate(time.Second))
+func (o Offer) reportShare(s Snapshot, g *submarinerv1.Gateway) {
+	g.Status.Weight = cmp.Or(o.Local.Weight, cable.DefaultWeight)
+	if leaving := !o.drainingSince.IsZero(); leaving {
+		g.Status.Drain = o.Local.Drain.String()
+		at := metav1.NewTime(o.drainingSince.Truncate(time.Second))
 		g.Status.DrainingSince = &at
 	}
-	if f := m.Snapshot.Flows; f.Known && g.Status.HAStatus == submarinerv1.HAStatusActive {
+	if f := s.Flows; f.Known && g.Status.HAStatus == submarinerv1.HAStatusActive {
 		g.Status.Flows = new(int64(f.Count))
-		if m.Local.Drain != cable.InService {
+		if o.Local.Drain != cable.InService {
 			g.Status.SomeFlows = f.Some
 		}
 		g.Status.GlobalEgress = egressUses(f.Sources)

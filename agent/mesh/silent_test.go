@@ -91,7 +91,7 @@ func TestEndsDisagreeDuringAChange(t *testing.T) {
 		}
 		c := &w.report.Status.Connections[0]
 		require.Equal(t, "drop", w.carrier(t))
-		require.Len(t, w.plan.cables, 2)
+		require.Len(t, w.plan.Held, 2)
 		require.Equal(t, []string{"vxlan", "ipsec"}, []string{c.Driver, c.DesiredDriver})
 		require.Contains(t, c.StatusMessage, "should be ipsec, which cable policy secure specifies, since 2026-01-01T00:00:00Z, but that cable does not answer: vxlan does not answer either, so there is no traffic")
 		require.Equal(t, metav1.ConditionFalse, w.condition().Status)
@@ -115,7 +115,7 @@ func TestEncryptedCableStaysWithoutAnswers(t *testing.T) {
 func (w *changingPair) carrier(t *testing.T) string {
 	t.Helper()
 	to := fate(w.plan.State, "", netip.MustParseAddr("10.112.7.7"))
-	for _, c := range w.plan.cables {
+	for _, c := range w.plan.Held {
 		if c.Carries() {
 			require.Contains(t, to, "group")
 			return c.Device()
@@ -138,12 +138,12 @@ func (w *changingPair) withoutPolicy() {
 // gateway must answer before it carries anything, in whatever order they are.
 func TestFurtherGatewayOfASilentCluster(t *testing.T) {
 	for range 20 {
-		m := &Mesh{Snapshot: Snapshot{Memory: Memory{Using: map[string]Using{
+		l := lastUsed{snapshot: Snapshot{Memory: Memory{Using: map[string]Using{
 			"w1": {Cluster: "west", Device: "vxlan-tunnel"}, "w2": {Cluster: "west", Device: "vxlan-tunnel", Silent: true}, "w3": {Cluster: "west", Device: "vxlan-tunnel"},
 			"n1": {Cluster: "north", Device: "vxlan-tunnel"},
 		}}}}
 		for name, silent := range map[string]bool{"west": true, "north": false} {
-			u, ok := m.inUse(cable.Gateway{Cluster: name, Name: "new"})
+			u, ok := l.by(cable.Gateway{Cluster: name, Name: "new"})
 			require.True(t, ok)
 			require.Equal(t, silent, u.Silent)
 		}

@@ -48,7 +48,7 @@ type Snapshot struct {
 	// Translator remembers what it has translated; nil if everything is to be translated anew. The plan is the same.
 	Translator *Translator
 	// Health is the result of the probes so far, by name of the probe.
-	Health map[string]Health
+	Health Healths
 	// Paths are the discovered paths to remote gateways, by cable name; nil if this agent does not
 	// search for them.
 	Paths map[string]natdiscovery.Path

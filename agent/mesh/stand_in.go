@@ -15,13 +15,13 @@ import (
 // standIn returns the driver of the cable to a peer, given the driver that policy decides on and both ends offer: that driver, or the one
 // that stands in for it. The other one does so only if both ends offer it and it can connect the two.
 func (c *chooser) standIn(p *cable.Peer, d cable.Driver) cable.Driver {
-	in, why := cable.StandIn(d, drivers.All(), c.Local.Gateway, p.Gateway)
+	in, why := cable.StandIn(d, drivers.All(), c.offer.Local.Gateway, p.Gateway)
 	if in == nil {
 		return d
 	}
 	err := c.notOffered(in, p)
 	if err == nil {
-		err = in.Refuses(c.Local, *p)
+		err = in.Refuses(c.offer.Local, *p)
 	}
 	if err != nil {
 		c.alone[p.Name] = err
@@ -34,8 +34,8 @@ func (c *chooser) standIn(p *cable.Peer, d cable.Driver) cable.Driver {
 // notOffered returns the reason why one of the two ends does not offer a driver; nil if both do.
 func (c *chooser) notOffered(d cable.Driver, p *cable.Peer) error {
 	switch {
-	case !c.Offer.offers(d.Name()):
-		return fmt.Errorf("cluster %s does not offer %s%s", c.own.ID, d.Name(), c.Offer.whyNot(d, c.Local))
+	case !c.offer.offers(d.Name()):
+		return fmt.Errorf("cluster %s does not offer %s%s", c.own.ID, d.Name(), c.offer.whyNot(d))
 	case !p.Offers(d.Name()):
 		return p.NotOffered(d.Name())
 	}

@@ -143,7 +143,7 @@ func TestStandIn(t *testing.T) {
 				got = append(got, c.Driver.Name())
 			}
 			require.Equal(t, test.want, got)
-			for _, c := range p.Mesh.connections(p, Outcome{Now: s.Now, Health: s.Health}) {
+			for _, c := range p.connections(Outcome{Now: s.Now, Health: s.Health}) {
 				if c.UsingIP == "" {
 					require.Contains(t, c.StatusMessage, test.refused)
 					continue
@@ -154,7 +154,7 @@ func TestStandIn(t *testing.T) {
 					require.Equal(t, test.reason, c.DriverReason)
 				}
 			}
-			require.Equal(t, test.refused != "", len(p.Mesh.Refused()) > 0)
+			require.Equal(t, test.refused != "", len(p.Mesh.Cables.Refused) > 0)
 			require.Empty(t, p.Mesh.Cables.Kept)
 			w, err := FromReports("worker", s.all()...)
 			require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestSettingsOfStandIn(t *testing.T) {
 		require.Equal(t, "vxlan+wireguard", c.Driver.Name())
 		require.Equal(t, cable.Config{"keepalive": "7s", "mtu": "1300"}, c.Config)
 		require.Equal(t, c.Config, c.Shared)
-		require.Equal(t, 1300, c.MTU(m.Local))
+		require.Equal(t, 1300, c.MTU(m.Offer.Local))
 		require.Equal(t, "lab", c.Policy)
 	}
 }
@@ -201,7 +201,7 @@ func TestStandInTransitions(t *testing.T) {
 		return p
 	}
 	carries := func(p Plan) (out []string) {
-		for _, c := range p.cables {
+		for _, c := range p.Held {
 			if c.Carries() {
 				out = append(out, c.Name[len(c.Name)-2:]+" "+c.Driver.Name())
 			}
@@ -213,8 +213,8 @@ func TestStandInTransitions(t *testing.T) {
 
 	p := pass(two(allDrivers))
 	require.Equal(t, []string{"11 wireguard"}, carries(p))
-	require.Equal(t, "vxlan+wireguard", p.cables[p.next(p.cables[0])].Driver.Name())
-	c := p.Mesh.connections(p, Outcome{Now: s.Now, Health: map[string]Health{westCable: {Status: submarinerv1.Connected}}})[0]
+	require.Equal(t, "vxlan+wireguard", p.Held[p.next(p.Held[0])].Driver.Name())
+	c := p.connections(Outcome{Now: s.Now, Health: map[string]Health{westCable: {Status: submarinerv1.Connected}}})[0]
 	require.Equal(t, []string{"wireguard", "vxlan+wireguard"}, []string{c.Driver, c.DesiredDriver})
 	require.Contains(t, c.DriverReason, "cluster west has several")
 	require.Equal(t, []string{"11 wireguard", "12 vxlan+wireguard"}, carries(pass(two(allDrivers), second)))
@@ -223,7 +223,7 @@ func TestStandInTransitions(t *testing.T) {
 	s.Now = s.Now.Add(keptFor)
 	p = pass(one(allDrivers))
 	require.Equal(t, []string{"11 vxlan+wireguard"}, carries(p))
-	require.Equal(t, "wireguard", p.cables[p.next(p.cables[0])].Driver.Name())
+	require.Equal(t, "wireguard", p.Held[p.next(p.Held[0])].Driver.Name())
 	require.Equal(t, []string{"11 wireguard"}, carries(pass(one(allDrivers), alone)))
 }
 
@@ -238,7 +238,7 @@ func TestHostileSecondCable(t *testing.T) {
 		p, err := planGateway(s)
 		require.NoError(t, err)
 		n := 0
-		for _, c := range p.cables {
+		for _, c := range p.Held {
 			if c.Driver.Name() == driver {
 				n++
 				require.Equal(t, west2Cable, c.Name)

@@ -40,10 +40,10 @@ type spared struct{ error }
 // claim claims a cable. A driver that connects to a limited number of gateways of a cluster connects to the active one, and not
 // to or from a standby, or to a gateway that has left its role to another one. The pair gets its cable when both gateways are active.
 func (c *chooser) claim(made cable.Cable) error {
-	if made.Driver.Properties().MaxGateways > 0 && (made.Drain == cable.Standby || c.Snapshot.Standing.Standby()) {
+	if made.Driver.Properties().MaxGateways > 0 && (made.Drain == cable.Standby || c.snapshot.Standing.Standby()) {
 		return spared{fmt.Errorf("%s connects to the active gateway of a cluster only", made.Driver.Name())}
 	}
-	err := c.Accepted.claims.Connect(made)
+	err := c.accepted.claims.Connect(made)
 	if err != nil && made.Drain != cable.InService {
 		return spared{err}
 	}

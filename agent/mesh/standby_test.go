@@ -189,7 +189,7 @@ func TestDriversForOneGateway(t *testing.T) {
 	report.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
 	m, err := Of(s.with(report))
 	require.NoError(t, err)
-	require.Empty(t, m.siblings(), "what it has reported does not count")
+	require.Empty(t, direct(m).Siblings, "what it has reported does not count")
 }
 
 // A standby takes nothing away from an active gateway of another cluster, although its own cluster was there first.

@@ -6,68 +6,21 @@ import (
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/cable"
 )
 
-// Turn is a change of a pair's cable, or of no cable to the first one, that is under way: the cable
-// that policy decides on has not answered since.
-type Turn struct {
-	Driver string
-	Device string // empty if unknown: the agent has just started
-	Since  time.Time
-	// Proof is the time of the first ping that counts: earlier answers prove nothing.
-	Proof time.Time
-}
-
-// to reports whether t is a change to the cable u. t may be nil.
-func (t *Turn) to(u Using) bool {
-	return t != nil && t.Driver == u.Driver && (t.Device == "" || t.Device == u.Device)
-}
-
-// turn returns the change to a cable: the one under way, which may be nil, if it is to the
-// same cable.
-func (m *Mesh) turn(underWay *Turn, u Using) *Turn {
-	if underWay.to(u) {
-		return &Turn{Driver: u.Driver, Device: u.Device, Since: underWay.Since, Proof: underWay.Proof}
-	}
-	return &Turn{Driver: u.Driver, Device: u.Device, Since: m.Snapshot.Now}
-}
-
-// abrupt returns the change to a cable that carries the traffic already, because the cable
-// before it could not stay; nil once it has answered, or if there was no cable before.
-func (m *Mesh) abrupt(want cable.Cable, was Using, had bool) *Turn {
-	u := using(want)
-	silent := was.Turn.to(u) && m.Snapshot.Health[want.Name].Status != submarinerv1.Connected
-	if had && was.Device != u.Device || silent {
-		return m.turn(was.Turn, u)
-	}
-	return nil
-}
-
-// turn returns the change of a pair from its cable c, or to its first cable c; nil if there is none.
-func (p Plan) turn(c cable.Cable) *Turn {
-	if u, used := p.Using[c.Name]; used {
-		return u.Turn
-	}
-	if t, waits := p.First[c.Name]; waits {
-		return &t
-	}
-	return nil
-}
-
 // stuck describes the change of the cable to a peer, and the likely reason why the new cable
-// does not answer; empty if there is no change, or if it has not lasted for long. Number i of the plan is
-// the cable that the pair uses, or its first one.
-func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
-	c := p.cables[i]
-	t := p.turn(c)
-	if t == nil || o.Now.Sub(t.Since) < submarinerv1.StuckAfter {
+// does not answer; empty if there is no change, or if it has not lasted for long. The cable is
+// the one that the pair uses, or its first one.
+func (r cableResult) stuck() string {
+	c := r.cable
+	t := r.plan.turn(c)
+	if t == nil || r.outcome.Now.Sub(t.Since) < submarinerv1.StuckAfter {
 		return ""
 	}
-	next, traffic := p.next(c), "traffic stays with "+c.Driver.Name()
-	switch status, _, _ := m.status(p, o, c, p.links[i]); {
+	next, traffic := r.plan.next(c), "traffic stays with "+c.Driver.Name()
+	switch status, _, _ := r.status(); {
 	case c.Idle:
-		next, traffic = i, "no traffic is sent until it does, as the other end may use another one"
+		next, traffic = r.number, "no traffic is sent until it does, as the other end may use another one"
 	case c.Silent:
 		traffic = c.Driver.Name() + " does not answer either, so there is no traffic"
 	case next < 0 && status == submarinerv1.Connected:
@@ -76,52 +29,52 @@ func (m *Mesh) stuck(p Plan, o Outcome, i int) string {
 		traffic = "the cable before it could not stay, so there is no traffic"
 	}
 	if next < 0 {
-		next = i
+		next = r.number
 	}
-	to := p.cables[next]
+	result := r.plan.result(r.outcome, next)
+	to := result.cable
 	by := ""
 	if to.Policy != "" {
 		by = fmt.Sprintf(", which cable policy %s specifies,", to.Policy)
 	}
 	return fmt.Sprintf("the cable to gateway %s of cluster %s should be %s%s since %s, but that cable does not answer: %s. Likely cause: %s",
-		c.Host, c.Cluster, to.Driver.Name(), by, t.Since.UTC().Format(time.RFC3339), traffic, m.likelyCause(o.Broken[p.nameOf(next)], to, p.links[next]))
+		c.Host, c.Cluster, to.Driver.Name(), by, t.Since.UTC().Format(time.RFC3339), traffic, result.likelyCause())
 }
 
 // stuckChanges returns the changes of cables that have lasted for too long, and the first cables that
 // have not answered for so long, as text.
-func (m *Mesh) stuckChanges(p Plan, o Outcome) []string {
+func (p Plan) stuckChanges(o Outcome) []string {
 	var out []string
-	for i, c := range p.cables {
+	for i, c := range p.Held {
 		if _, used := p.Using[c.Name]; c.Idle && used {
 			continue
 		}
-		if text := m.stuck(p, o, i); text != "" {
+		if text := p.result(o, i).stuck(); text != "" {
 			out = append(out, text)
 		}
 	}
 	return out
 }
 
-// likelyCause returns why a new cable does not answer, as far as it can be told from here.
-// broken is the reason why the node does not hold it, if there is one.
-func (m *Mesh) likelyCause(broken error, c cable.Cable, l cable.Link) string {
-	if broken != nil {
-		return "this node could not set it up: " + broken.Error()
+// likelyCause returns why the cable does not answer, as far as it can be told from here.
+func (r cableResult) likelyCause() string {
+	c, local := r.cable, r.plan.Mesh.Offer.Local
+	if r.broken != nil {
+		return "this node could not set it up: " + r.broken.Error()
 	}
 	var causes []string
-	state, stateful := m.stateOf(l)
-	path := fmt.Sprintf("a firewall between %v and %v drops %s", m.Local.PrivateIP, c.Address, strings.Join(l.Passes, " or "))
+	path := fmt.Sprintf("a firewall between %v and %v drops %s", local.PrivateIP, c.Address, strings.Join(r.link.Passes, " or "))
 	switch {
-	case stateful && state.Up:
+	case r.stateful && r.state.Up:
 		causes = append(causes, "the gateways have agreed on keys, but packets do not pass: "+path)
-	case stateful && state.Message != "":
-		causes = append(causes, state.Message, path)
+	case r.stateful && r.state.Message != "":
+		causes = append(causes, r.state.Message, path)
 	default:
 		causes = append(causes, path)
 	}
 	causes = append(causes, fmt.Sprintf("cluster %s does not use %s, because it does not have the policy or could not set up the cable (subctl show connections there)", c.Cluster, c.Driver.Name()))
-	if mtu := c.Peer.MTU; mtu != 0 && mtu < m.Local.MTU {
-		causes = append(causes, fmt.Sprintf("packets are lost because the path carries at most %d bytes, less than this node's MTU of %d", mtu, m.Local.MTU))
+	if mtu := c.Peer.MTU; mtu != 0 && mtu < local.MTU {
+		causes = append(causes, fmt.Sprintf("packets are lost because the path carries at most %d bytes, less than this node's MTU of %d", mtu, local.MTU))
 	}
 	return strings.Join(causes, "; or ")
 }

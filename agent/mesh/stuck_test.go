@@ -78,7 +78,7 @@ func (w *changingPair) pass(t *testing.T, after time.Duration, answer ...string)
 	w.snapshot.Memory.Using, w.snapshot.Memory.First = w.plan.Using, w.plan.First
 	o := Outcome{Now: w.snapshot.Now, Health: w.snapshot.Health}
 	w.report = gatewayReport(w.snapshot, w.plan, o, w.report)
-	w.report.Status.Connections = w.plan.Mesh.connections(w.plan, o)
+	w.report.Status.Connections = w.plan.connections(o)
 	require.Len(t, w.report.Status.Connections, 1)
 	return &w.report.Status.Connections[0]
 }
@@ -132,7 +132,7 @@ func TestStuckWithoutTraffic(t *testing.T) {
 	w := newChangingPair(t, submarinerv1.EncryptionRequired)
 	c := w.pass(t, 0)
 	require.Equal(t, "ipsec", c.Driver)
-	require.Len(t, w.plan.cables, 1)
+	require.Len(t, w.plan.Held, 1)
 	w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
 	c = w.pass(t, 30*time.Second)
 	require.Contains(t, c.StatusMessage, "that cable does not answer: the cable before it could not stay, so there is no traffic. Likely cause: a firewall between 10.89.1.11 and 10.89.2.11 drops UDP port 4500")

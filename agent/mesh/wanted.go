@@ -1,12 +1,8 @@
 package mesh
 
 import (
-	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
-	"sort"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,15 +33,6 @@ type wanted struct {
 	missing []draft                        // to apply
 	// needless are objects that an agent has made and nobody needs any more, to delete.
 	needless []draft
-}
-
-// want is a GlobalIngressIP that the cluster needs. Kubernetes deletes it with its owner: a pod or, for a Service, the ServiceExport.
-type want struct {
-	owner    Object
-	at       int32 // its index in wanted.have; -1 if it does not exist
-	neededBy int32 // the number of the last export that needs it, plus 1
-	target   target
-	endpoint ipv4
 }
 
 // draft is an object that may be written. There may be many more than one loop writes.
@@ -180,141 +167,4 @@ func (w *wanted) compareIngress() {
 			}
 		}
 	}
-}
-
-// is reports whether the spec of an object is as wanted. Then its ownerUID, if there is one, is of an owner with the right kind and name.
-func (o *slimIngress) is(k *want) bool { return o.target == k.target && o.ref == k.owner.GetName() }
-
-func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
-	out := make([]types.NamespacedName, 0, len(m))
-	for key := range m {
-		out = append(out, key)
-	}
-	slices.SortFunc(out, func(a, b types.NamespacedName) int { return compareKeys(a.Namespace, a.Name, b) })
-	return out
-}
-
-// search returns the number of the object with a namespace and a name in a sorted list; false if there is none.
-func search[P interface {
-	compareTo(types.NamespacedName) int
-}](in []P, namespace, name string) (int, bool) {
-	key := types.NamespacedName{Namespace: namespace, Name: name}
-	return sort.Find(len(in), func(i int) int { return -in[i].compareTo(key) })
-}
-
-// find returns the object with a namespace and a name in a sorted list; nil if there is none.
-func find[T any, P interface {
-	*T
-	compareTo(types.NamespacedName) int
-}](in []P, namespace, name string) P {
-	if i, found := search(in, namespace, name); found {
-		return in[i]
-	}
-	return nil
-}
-
-// want adds a GlobalIngressIP. It returns the number of the one that has its name, and whether that stands for the same: an exported Service may
-// be named like the GlobalIngressIP of a pod.
-func (w *wanted) want(k want) (number int32, same bool) {
-	name := k.name()
-	at, found := search(w.have, k.owner.GetNamespace(), name)
-	number = int32(len(w.ingress))
-	if found {
-		if w.wants[at] > 0 {
-			number = w.wants[at] - 1
-			return number, w.ingress[number].same(k)
-		}
-		k.at, w.wants[at] = int32(at), number+1
-	} else {
-		key := types.NamespacedName{Namespace: k.owner.GetNamespace(), Name: name}
-		if other, is := w.fresh[key]; is {
-			return other, w.ingress[other].same(k)
-		}
-		k.at, w.fresh[key] = -1, number
-	}
-	w.ingress = append(w.ingress, k)
-	return number, true
-}
-
-// same reports whether two objects of the same namespace stand for the same.
-func (k *want) same(o want) bool {
-	return k.target == o.target && k.owner.GetName() == o.owner.GetName() && k.endpoint == o.endpoint
-}
-
-// name returns the name of the object.
-func (k *want) name() string {
-	switch name := k.owner.GetName(); k.target {
-	case targetPod:
-		return podIngress(name)
-	case targetEndpoint:
-		return fmt.Sprintf("ep-%.44s-%.15s", name, k.endpoint) // upstream
-	default:
-		return name
-	}
-}
-
-// GetNamespace implements draft.
-func (k *want) GetNamespace() string { return k.owner.GetNamespace() }
-
-// draw implements draft.
-func (k *want) draw(time.Time) Object {
-	of := ingress{k.owner.GetName(), k.target, k.endpoint}
-	o := &submarinerv1.GlobalIngressIP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.GetNamespace(), Name: k.name(), Labels: Ours(), OwnerReferences: of.owner(k.owner.GetUID())},
-		Spec:       of.spec(),
-	}
-	if o.Spec.ServiceRef != nil {
-		o.Labels[submarinerv1.ServiceRefLabel] = o.Spec.ServiceRef.Name
-	}
-	if k.endpoint.is {
-		o.Annotations = map[string]string{submarinerv1.HeadlessEndpointAnnotation: k.endpoint.String()}
-	}
-	return o
-}
-
-// maxOdd is the maximum number of annotations without effect that are reported: users of namespaces decide how many there are.
-const maxOdd = 1000
-
-// ownPods gives the pods that ask for it addresses of their own.
-func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
-	all := map[string]bool{}
-	for _, n := range List[*corev1.Namespace](s) {
-		all[n.Name] = asksForOwn(n)
-		if asksOddly(n) && len(w.odd) < maxOdd {
-			w.odd = append(w.odd, n)
-		}
-	}
-	for _, p := range pods {
-		if p.odd && len(w.odd) < maxOdd {
-			w.odd = append(w.odd, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.GetUID()}})
-		}
-		if p.own || all[p.GetNamespace()] {
-			w.pod(p)
-		}
-	}
-}
-
-// pod gives a pod an address of its own, unless it has no address in the pod network. A pod that ends keeps the one it has: its connections may go
-// on until then. pod reports whether the pod needs one, and returns what want does.
-func (w *wanted) pod(p *slimPod) (number int32, same, needs bool) {
-	switch {
-	case p.none:
-		return 0, false, false
-	case p.ending:
-		w.ending[types.NamespacedName{Namespace: p.GetNamespace(), Name: podIngress(p.name)}] = true
-		return 0, false, false
-	}
-	number, same = w.want(want{owner: p, target: targetPod})
-	return number, same, true
-}
-
-// podIngress returns the name of the GlobalIngressIP of a pod, as upstream, except that long names stay different.
-func podIngress(pod string) string {
-	const most = 59 // upstream
-	if len(pod) <= most {
-		return "pod-" + pod
-	}
-	h := fnv.New32a()
-	h.Write([]byte(pod))
-	return fmt.Sprintf("pod-%s-%08x", strings.TrimRight(pod[:most-9], "-."), h.Sum32())
 }

@@ -55,7 +55,7 @@ type elector struct {
 	role     atomic.Int32
 	siblings *siblings
 	yields   atomic.Bool
-	yielded  wake.Signal // yields has changed
+	wake     wake.Signal // yields or role has changed
 	announce func(context.Context, *submarinerv1.Endpoint) error
 	last     atomic.Pointer[submarinerv1.Endpoint] // what the agent announces when it ends; nil: nothing
 
@@ -86,7 +86,7 @@ func newElector(o Options) (*elector, error) {
 		return nil, err
 	}
 	return &elector{
-		node: o.Node, lease: o.Lease, client: c, log: o.Log, changed: o.Nudge, siblings: newSiblings(o, c), yielded: wake.NewSignal(), announce: o.Announce,
+		node: o.Node, lease: o.Lease, client: c, log: o.Log, changed: o.Nudge, siblings: newSiblings(o, c), wake: wake.NewSignal(), announce: o.Announce,
 	}, nil
 }
 
@@ -109,7 +109,7 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 	}
 	yields := yieldsTo(*s, e.node) != ""
 	if e.yields.Swap(yields) != yields {
-		e.yielded.Send()
+		e.wake.Send()
 	}
 	handedOver := yields && e.led && role == following
 	e.led = role == leading
@@ -167,6 +167,7 @@ func (e *elector) note(now mesh.Standing) {
 func (e *elector) set(role int32) {
 	if e.role.Swap(role) != role {
 		e.log.Info("election", "speaker", role == leading)
+		e.wake.Send()
 		e.changed()
 	}
 }
@@ -215,13 +216,14 @@ func (e *elector) Start(ctx context.Context) error {
 // run takes part in the election until ctx is done, or this gateway is to yield the lease.
 func (e *elector) run(ctx context.Context, le *leaderelection.LeaderElector) {
 	taking, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		for ctx.Err() == nil && taking.Err() == nil && !e.yields.Load() {
 			select {
 			case <-ctx.Done():
 			case <-taking.Done(): // it has lost the lease
-			case <-e.yielded:
+			case <-e.wake:
 			}
 		}
 		if ctx.Err() != nil {
@@ -230,22 +232,26 @@ func (e *elector) run(ctx context.Context, le *leaderelection.LeaderElector) {
 		stop()
 	}()
 	le.Run(taking)
+	stop()
+	<-ended // so that it takes no signal from watch
 }
 
-// watch reads the lease, without taking part, until ctx is done or this gateway may take part again.
+// watch does not take part until ctx is done or this gateway may take part again. It reads the lease until another gateway holds it.
 func (e *elector) watch(ctx context.Context) {
-	tick := time.NewTicker(e.lease.Retry / 2)
-	defer tick.Stop()
-	for e.yields.Load() {
-		l, err := e.client.CoordinationV1().Leases(submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GatewayLease, metav1.GetOptions{})
-		if err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && *l.Spec.HolderIdentity != e.identity() {
-			e.set(following)
+	for ctx.Err() == nil && e.yields.Load() {
+		var again <-chan time.Time
+		if e.role.Load() != following {
+			l, err := e.client.CoordinationV1().Leases(submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GatewayLease, metav1.GetOptions{})
+			if err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && *l.Spec.HolderIdentity != e.identity() {
+				e.set(following)
+				continue
+			}
+			again = time.After(e.lease.Retry / 2)
 		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-e.yielded:
+		case <-again:
+		case <-e.wake:
 		}
 	}
 }

@@ -81,5 +81,5 @@ func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 	}
 	f.remote, f.own = p.Mesh.FlowsBetween()
 	f.global = p.Mesh.Membership.Own.Global
-	f.draining = p.Mesh.Local.Drain == cable.Draining
+	f.draining = p.Mesh.Offer.Local.Drain == cable.Draining
 }

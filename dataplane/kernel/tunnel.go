@@ -28,7 +28,7 @@ func (s tunnels) list() (out []dataplane.Object, err error) {
 	}
 	out = blocks(have.policies)
 	for name, c := range have.conns {
-		if s.owner.Name != dataplane.CNFOwner.Name {
+		if s.owner.OwnsDevice(dataplane.IPsecDevice) {
 			out = append(out, dataplane.Tunnel{Name: name, Seen: c.Child})
 		}
 	}

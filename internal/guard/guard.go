@@ -53,18 +53,23 @@ func (o *Guard) progress() *progress.Reporter { return progress.New(o.messages) 
 // Accept returns an error if pairs of clusters lose their cable or its encryption, unless
 // --force is set. With --dry-run, it reports these pairs, and the exit code is 3.
 func (o *Guard) Accept(change catalog.Change) error {
-	err := look.Losses(change)
+	return o.Confirm(look.Losses(change), "this change is refused", "to change it nevertheless")
+}
+
+// Confirm returns a reason not to do something, unless it is nil or --force is set; goOn is the beginning of the
+// remedy. With --dry-run, Confirm reports the reason, and the exit code is 3; refused tells what happens without --force.
+func (o *Guard) Confirm(reason error, refused, goOn string) error {
 	switch {
-	case err == nil:
+	case reason == nil:
 		return nil
 	case o.Force:
-		o.progress().Warn("%v", err)
+		o.progress().Warn("%v", reason)
 		return nil
 	case o.DryRun:
-		o.progress().Warn("%v\nwithout --force, this change is refused", err)
+		o.progress().Warn("%v\nwithout --force, %s", reason, refused)
 		return cli.Trouble()
 	}
-	return fmt.Errorf("%w\nnothing was changed: to change it nevertheless, add --force", err)
+	return fmt.Errorf("%w\nnothing was changed: %s, add --force", reason, goOn)
 }
 
 // Await returns a function that waits until all pairs that change their cable use the new

@@ -69,10 +69,10 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			if !test.drop {
 				m.Cables.Wanted = []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}
 			}
-			cables, next, _ := m.cablings()
+			traffic := direct(m)
 			var carry string
 			var idle []string
-			for _, c := range cables {
+			for _, c := range traffic.Held {
 				if c.Idle {
 					idle = append(idle, c.Device())
 					continue
@@ -83,7 +83,7 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			require.Equal(t, test.carry, carry)
 			require.Equal(t, test.idle, idle)
 			if carry != "" {
-				require.Equal(t, carry, vxlan.Driver{}.Device(next["west"].Config), "what is in use is handed on")
+				require.Equal(t, carry, vxlan.Driver{}.Device(traffic.Using["west"].Config), "what is in use is handed on")
 			}
 		})
 	}
@@ -122,21 +122,20 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 		was.Before, m.Snapshot.Health = nil, nil // it is pinged no more
 		m.Snapshot.Memory.Using["west"] = was
 	}
-	cables, using, _ := m.cablings()
-	require.Equal(t, "vxlan-tunnel", using["west"].Device, "the answers so far were to earlier pings")
-	plan := Plan{cables: cables, links: make([]cable.Link, len(cables)), Using: using}
+	traffic := direct(m)
+	require.Equal(t, "vxlan-tunnel", traffic.Using["west"].Device, "the answers so far were to earlier pings")
+	plan := Plan{Traffic: traffic, Mesh: m, links: make([]cable.Link, len(traffic.Held))}
 	m.Membership.Submariner = &v1alpha1.Submariner{}
-	first := m.probes(plan).Targets["west over subvx-2000"].First
+	first := plan.probes().Targets["west over subvx-2000"].First
 	if proof == 0 {
 		require.Zero(t, first)
 	} else {
 		require.Equal(t, now.Add(proof), first)
 	}
 
-	m.Snapshot.Now, m.Snapshot.Memory.Using = now.Add(2*decidedLate), using
+	m.Snapshot.Now, m.Snapshot.Memory.Using = now.Add(2*decidedLate), traffic.Using
 	m.Snapshot.Health = map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
-	_, using, _ = m.cablings()
-	require.Equal(t, "subvx-2000", using["west"].Device, "it has answered since")
+	require.Equal(t, "subvx-2000", direct(m).Using["west"].Device, "it has answered since")
 }
 
 // Whatever happens to the probes, a pair that was connected has exactly one cable
@@ -160,9 +159,9 @@ func TestChangeIsNeverUndone(t *testing.T) {
 			Snapshot: Snapshot{Now: now, Memory: Memory{Using: using}, Health: health},
 			Offer:    Offer{Drivers: drivers.All()}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
 		}
-		var cables []cable.Cable
-		cables, using, _ = m.cablings()
-		for _, c := range cables {
+		traffic := direct(m)
+		using = traffic.Using
+		for _, c := range traffic.Held {
 			if !c.Idle {
 				require.False(t, moved && c.Device() == "vxlan-tunnel", "step %d went back", i)
 				moved = moved || c.Device() == "subvx-2000"

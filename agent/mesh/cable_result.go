@@ -1,0 +1,143 @@
+package mesh
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// cableResult is what has become of a cable of a plan, for its connection in Gateway.status.
+type cableResult struct {
+	plan    Plan
+	outcome Outcome
+	number  int // of the cable in the plan
+	cable   cable.Cable
+	link    cable.Link
+	broken  error // why the node does not hold the cable; nil if it does
+	// state is what the kernel says of the cable. stateful is false if its driver keeps no state.
+	state    dataplane.CableState
+	stateful bool
+}
+
+// result returns what has become of a cable, by its number.
+func (p Plan) result(o Outcome, number int) cableResult {
+	r := cableResult{plan: p, outcome: o, number: number, cable: p.Held[number], link: p.links[number], broken: o.Broken[p.nameOf(number)]}
+	r.state, r.stateful = p.Mesh.Snapshot.stateOf(r.link)
+	return r
+}
+
+// status returns the state of the cable. A ping counts most, as it takes the path of the
+// traffic. Where no ping is answered, the cable's own state tells why.
+func (r cableResult) status() (submarinerv1.ConnectionStatus, string, *submarinerv1.LatencyRTT) {
+	name, state := r.cable.Name, r.state
+	_, probed := r.plan.Probes.Targets[name]
+	h, answered := r.outcome.Health[name]
+	switch {
+	case r.broken != nil:
+		return submarinerv1.ConnectionError, clip(r.broken.Error()), h.RTT.reported()
+	case probed && answered && h.Status == submarinerv1.Connected:
+		if state.Up && state.Message != "" { // keys of before carry the traffic
+			return h.Status, clip("still with the previous settings: " + state.Message), h.RTT.reported()
+		}
+		return h.Status, h.Message, h.RTT.reported()
+	case r.stateful && !state.Up:
+		status := submarinerv1.Connecting
+		if answered && h.Status == submarinerv1.ConnectionError {
+			status = submarinerv1.ConnectionError
+		}
+		return status, clip(cmp.Or(state.Message, "no keys were agreed on with the other side yet")), h.RTT.reported()
+	case !probed && r.stateful:
+		return submarinerv1.Connected, "not probed, judged by its keys and counters: the health check is off, or one of the gateways has no address in its pod network", nil
+	case !probed:
+		return submarinerv1.Connected, "not probed: the health check is off, or one of the gateways has no address in its pod network", nil
+	case !answered:
+		return submarinerv1.Connecting, waitingForPing, nil
+	}
+	return h.Status, h.Message, h.RTT.reported()
+}
+
+// waitingForPing is the message of a path whose first ping was not answered yet.
+const waitingForPing = "waiting for the first answer to a ping"
+
+// nothingSent is the message of a cable that carries nothing because it does not answer.
+const nothingSent = "no traffic is sent until the cable answers, as the other end may use another one"
+
+// unanswered returns the state of a pair whose first cable has not answered yet.
+func (r cableResult) unanswered() (submarinerv1.ConnectionStatus, string) {
+	health := r.outcome.Health[r.plan.nameOf(r.number)]
+	if r.broken == nil && r.stateful && !r.state.Up && r.state.Message != "" {
+		return cmp.Or(health.Status, submarinerv1.Connecting), clip(r.state.Message)
+	}
+	if r.broken == nil && health.Status != submarinerv1.ConnectionError {
+		return submarinerv1.Connecting, nothingSent
+	}
+	return submarinerv1.ConnectionError, clip(nothingSent + ". Likely cause: " + r.likelyCause())
+}
+
+// detected adds to a connection what the frequent probes have found, where there are several ways to its
+// cluster: the cable does not carry packets, although the other gateway may answer pings.
+func (r cableResult) detected(conn *submarinerv1.Connection) {
+	c := r.cable
+	probe := probeName(c.Name, c.Device())
+	h := r.outcome.Health[probe]
+	if !r.plan.Probes.Targets[probe].Fast || h.Status != submarinerv1.ConnectionError || r.broken != nil {
+		return
+	}
+	conn.Status, conn.StatusMessage, conn.DetectedBy = h.Status, clip(h.Message), h.By
+	if !h.Since.IsZero() {
+		conn.DetectedAt = &metav1.Time{Time: h.Since.Truncate(time.Second)}
+	}
+}
+
+// changing adds the change of cables that is under way to a connection.
+func (r cableResult) changing(conn *submarinerv1.Connection) {
+	c := r.cable
+	if t := r.plan.turn(c); t != nil {
+		at := metav1.NewTime(t.Since.Truncate(time.Second))
+		conn.ChangingSince = &at
+	}
+	stuck := r.stuck()
+	switch next := r.plan.next(c); {
+	case next >= 0:
+		conn.DesiredDriver = r.plan.Held[next].Driver.Name()
+		if conn.Status == submarinerv1.Connected {
+			conn.Status = submarinerv1.Connecting
+			conn.StatusMessage = cmp.Or(clip(stuck), clip(r.impossible(next)), fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", conn.DesiredDriver, conn.Driver))
+		} else if stuck != "" {
+			conn.StatusMessage = clip(stuck)
+		}
+	case stuck != "":
+		conn.StatusMessage = clip(stuck)
+	}
+}
+
+// impossible describes a change of a pair from the cable to another, number next of the plan, that
+// cannot be set up; empty if it can.
+func (r cableResult) impossible(next int) string {
+	to := r.plan.result(r.outcome, next)
+	if to.broken == nil {
+		return ""
+	}
+	return fmt.Sprintf("traffic stays with %s: changing to %s is not possible: %v", r.cable.Driver.Name(), to.cable.Driver.Name(), to.broken)
+}
+
+// count adds to a connection the counters and the time of the last handshake of an encrypted cable.
+func (r cableResult) count(c *submarinerv1.Connection) {
+	state := r.state
+	if state.Device == "" {
+		return // not encrypted, or not known to the kernel yet
+	}
+	rx, tx := int64(min(state.Rx, math.MaxInt64)), int64(min(state.Tx, math.MaxInt64))
+	c.ReceivedBytes, c.SentBytes = &rx, &tx
+	if !state.Handshake.IsZero() {
+		at := metav1.NewTime(state.Handshake.Truncate(time.Second))
+		c.LastHandshake = &at
+	}
+}

@@ -1,0 +1,175 @@
+package mesh
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// readNodes fills in the nodes.
+func (m *Membership) readNodes(s Snapshot) error {
+	reported := map[string]submarinerv1.NodeFacts{s.Node: s.Facts}
+	for _, ra := range List[*submarinerv1.RouteAgent](s) {
+		if f := ra.Status.Node; f != nil && ra.Name != s.Node {
+			reported[ra.Name] = *f
+		}
+	}
+	nodes := map[string]*corev1.Node{}
+	for _, n := range List[*corev1.Node](s) {
+		node := m.readNode(n, reported[n.Name], n.Name == s.Node)
+		if n.Name == s.Node {
+			m.Self = node
+		}
+		if nodes[n.Name] = n; node.IP.IsValid() {
+			m.Nodes = append(m.Nodes, node)
+		}
+	}
+	m.distinct(nodes)
+	for _, n := range m.Nodes {
+		if !IsGatewayNode(nodes[n.Name]) {
+			continue // if it has an Endpoint, the speaker is about to delete it
+		}
+		if m.Labelled = append(m.Labelled, n); m.hasEndpoint(n) {
+			m.Gateways = append(m.Gateways, n)
+		}
+	}
+	slices.SortStableFunc(m.Labelled, func(a, b cable.Node) int {
+		return nodes[a.Name].CreationTimestamp.Compare(nodes[b.Name].CreationTimestamp.Time)
+	})
+	m.Engines = m.readEngines(s, reported)
+	switch {
+	case m.Self.Name == "":
+		return fmt.Errorf("the cluster has no node %q", s.Node)
+	case s.Facts.MTU == 0:
+		return fmt.Errorf("node %s has no default route, and none of its devices holds its InternalIP: give it either, so that packets find the other nodes", m.Self.Name)
+	case !m.Self.IP.IsValid():
+		return fmt.Errorf("Node %s has no IPv4 address of type InternalIP in its status: start its kubelet with --node-ip, or its cloud controller", m.Self.Name)
+	case s.Facts.PrivateIP != m.Self.IP.String():
+		return fmt.Errorf("no device of node %s has the address %s, which is its InternalIP in Node.status: start its kubelet with a --node-ip that a device has", m.Self.Name, m.Self.IP)
+	}
+	return nil
+}
+
+func (m *Membership) hasEndpoint(n cable.Node) bool {
+	return slices.ContainsFunc(m.Endpoints, func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == n.Name })
+}
+
+// distinct leaves out nodes that would have the address of another node on our devices: see cable.VTEPOf. No plan can have
+// both, and a node that was taken over can write any address into its Node.status. Its own node stays, then those
+// that have an Endpoint, then those that exist for longer.
+func (m *Membership) distinct(nodes map[string]*corev1.Node) {
+	first := slices.Clone(m.Nodes)
+	rank := func(n cable.Node) (rank int) {
+		switch {
+		case n.Name == m.Self.Name:
+			return 0
+		case m.hasEndpoint(n):
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(first, func(a, b cable.Node) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), nodes[a.Name].CreationTimestamp.Compare(nodes[b.Name].CreationTimestamp.Time))
+	})
+	holders := map[netip.Addr]string{}
+	for _, n := range first {
+		at := cable.VTEPOf(dataplane.IntraVTEPNet, n.IP)
+		by, taken := holders[at]
+		if !taken {
+			holders[at] = n.Name
+			continue
+		}
+		m.Nodes = slices.DeleteFunc(m.Nodes, func(other cable.Node) bool { return other.Name == n.Name })
+		m.Doubled = append(m.Doubled, fmt.Sprintf("node %s gets no packets of other clusters: the last three octets of its address %v are those of node %s", n.Name, n.IP, by))
+	}
+	slices.Sort(m.Doubled)
+}
+
+// minReportedBits is the prefix length of the largest network that a node may report to the
+// other nodes. A node knows its own network without a report.
+const minReportedBits = 16
+
+// readNode returns a node, and adds its addresses and its network to Own. self specifies
+// that it is the snapshot's node.
+//
+// Other nodes do not trust the report of a node's agent, which may have been taken over. The
+// address of a node is an InternalIP of Node.status, and the report only tells which one if
+// there are several. A reported network counts if it has this address and is not larger than
+// minReportedBits: otherwise an agent could make all nodes refuse the networks of other
+// clusters.
+func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self bool) cable.Node {
+	node := cable.Node{Name: n.Name}
+	addresses := internalIPs(n)
+	m.Own.Nodes = append(m.Own.Nodes, addresses...)
+	if len(addresses) > 0 {
+		node.IP = addresses[0]
+	}
+	if ip, err := netip.ParseAddr(facts.PrivateIP); err == nil && slices.Contains(addresses, ip) {
+		node.IP = ip
+	}
+	if own, err := netip.ParsePrefix(facts.Network); err == nil && own.Contains(node.IP) && (self || own.Bits() >= minReportedBits) &&
+		!slices.Contains(m.Own.Needed, own.Masked()) {
+		m.Own.Needed = append(m.Own.Needed, own.Masked())
+	}
+	m.shareOf(&node, n)
+	podIP, err := netip.ParseAddr(facts.PodIP)
+	if pods := podCIDR(m.Submariner, n); err == nil && pods.IsValid() && pods.Contains(podIP) {
+		node.Pods = pods // the CNI does use the node's podCIDR
+	}
+	return node
+}
+
+// readEngines returns the engines of this node if it may be a gateway, and otherwise of
+// the active gateway.
+func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) Engines {
+	facts := s.Facts
+	if n := Find[*corev1.Node](s, s.Node); n == nil || !IsGatewayNode(n) {
+		for _, e := range m.Endpoints {
+			if f, ok := reported[e.Spec.Hostname]; ok {
+				facts = f
+				break
+			}
+		}
+	}
+	engine := func(f submarinerv1.EngineFact) dataplane.Engine {
+		return dataplane.Engine{Name: f.Name, Missing: f.Missing}
+	}
+	return Engines{WireGuard: engine(facts.WireGuard), IPsec: engine(facts.IPsec)}
+}
+
+// IsGatewayNode reports whether a node has the label of gateway nodes.
+func IsGatewayNode(n *corev1.Node) bool {
+	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
+}
+
+// podCIDR returns the node's first IPv4 pod network; the zero Prefix if it has none, or if
+// the network plugin ignores it: Calico gives nodes blocks of addresses of its own, so that
+// the podCIDR of a node may contain pods of another.
+func podCIDR(sub *v1alpha1.Submariner, n *corev1.Node) netip.Prefix {
+	if sub != nil && sub.Status.NetworkPlugin == v1alpha1.Calico {
+		return netip.Prefix{}
+	}
+	for _, c := range append([]string{n.Spec.PodCIDR}, n.Spec.PodCIDRs...) {
+		if p, err := netip.ParsePrefix(c); err == nil && p.Addr().Is4() {
+			return p.Masked()
+		}
+	}
+	return netip.Prefix{}
+}
+
+// observed returns the gateways, as this node observes them.
+func (m Membership) observed(health Healths) []cable.Node {
+	out := slices.Clone(m.Gateways)
+	for i, g := range out {
+		out[i].Down = health[gatewayProbe(g)].Status == submarinerv1.ConnectionError
+	}
+	return out
+}

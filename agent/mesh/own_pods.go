@@ -1,0 +1,43 @@
+package mesh
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// maxOdd is the maximum number of annotations without effect that are reported: users of namespaces decide how many there are.
+const maxOdd = 1000
+
+// ownPods gives the pods that ask for it addresses of their own.
+func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
+	all := map[string]bool{}
+	for _, n := range List[*corev1.Namespace](s) {
+		all[n.Name] = asksForOwn(n)
+		if asksOddly(n) && len(w.odd) < maxOdd {
+			w.odd = append(w.odd, n)
+		}
+	}
+	for _, p := range pods {
+		if p.odd && len(w.odd) < maxOdd {
+			w.odd = append(w.odd, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.GetUID()}})
+		}
+		if p.own || all[p.GetNamespace()] {
+			w.pod(p)
+		}
+	}
+}
+
+// pod gives a pod an address of its own, unless it has no address in the pod network. A pod that ends keeps the one it has: its connections may go
+// on until then. pod reports whether the pod needs one, and returns what want does.
+func (w *wanted) pod(p *slimPod) (number int32, same, needs bool) {
+	switch {
+	case p.none:
+		return 0, false, false
+	case p.ending:
+		w.ending[types.NamespacedName{Namespace: p.GetNamespace(), Name: podIngress(p.name)}] = true
+		return 0, false, false
+	}
+	number, same = w.want(want{owner: p, target: targetPod})
+	return number, same, true
+}

@@ -1,0 +1,184 @@
+package mesh
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+)
+
+// Traffic is how packets to other clusters leave a gateway: the cables that it holds, and which of them carry something.
+type Traffic struct {
+	// Held has for each peer the cable that policy decides on and, while that is not known to work or has
+	// only just taken over, the one before it.
+	Held []cable.Cable
+	// Using has the cables that carry the traffic to remote gateways once the node holds
+	// the plan, by cable name.
+	Using map[string]Using
+	// First are the changes from no cable to the first cable of a pair, by cable name.
+	First map[string]Turn
+	// Barred are Cables.Barred, and the networks of cables that carry nothing until they answer.
+	Barred []netip.Prefix
+	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by the ID of that cluster.
+	Siblings map[string][]cable.Node
+	// Detours are the networks of gateways to which there is no cable yet, or none while a gateway is a standby.
+	Detours []cable.Reached
+
+	several map[string]bool // the clusters to which there may be several ways
+}
+
+// director decides which cables carry the traffic.
+type director struct {
+	*Mesh
+	lastUsed lastUsed
+	out      Traffic
+}
+
+// direct returns the traffic of a gateway.
+func direct(m *Mesh) Traffic {
+	wanted := m.Cables.Wanted
+	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, out: Traffic{
+		Held: make([]cable.Cable, 0, len(wanted)), Using: make(map[string]Using, len(wanted)), First: map[string]Turn{},
+		Barred: slices.Clone(m.Cables.Barred), several: several(m.Membership, m.Cables),
+	}}
+	d.out.Siblings, d.out.Detours = d.siblings(), d.detours()
+	for _, want := range wanted {
+		d.direct(want)
+	}
+	for i, c := range d.out.Held {
+		d.out.Held[i].Down = m.Snapshot.Health.down(c)
+		if _, used := d.out.Using[c.Name]; !used || c.Silent {
+			d.out.Barred = append(d.out.Barred, c.Subnets...) // its packets are dropped until it answers
+		}
+	}
+	return d.out
+}
+
+// direct adds the cables of one pair, and what carries its traffic from now on, or since when it waits for its first cable.
+// want is the cable that policy decides on.
+//
+// The old cable is given up at once if either end no longer offers its driver, or if it is
+// not encrypted and the pair must be: then a user wants it gone.
+//
+// The first cable of a pair is idle until it answers: before that, nothing shows that the other
+// cluster is behind it, and the other end may have another cable. An encrypted cable that follows
+// one that was given up is not idle: it carries nothing before both ends have agreed on keys.
+//
+// The cable that a pair uses carries nothing while it is silent.
+func (d *director) direct(want cable.Cable) {
+	now, health, out := d.Snapshot.Now, d.Snapshot.Health, &d.out
+	was, had := d.Snapshot.Memory.Using[want.Name]
+	u := using(want)
+	old, oldOK := d.revive(want.Peer, was, had)
+	back := was.Before != nil && was.Before.Device == u.Device
+	switch {
+	case !oldOK && !(had && want.Driver.Properties().Encrypts) && !d.established(want):
+		want.Idle = true
+		out.Held = append(out.Held, want)
+		var underWay *Turn
+		if t, waits := d.Snapshot.Memory.First[want.Name]; waits {
+			underWay = &t
+		}
+		out.First[want.Name] = *underWay.goOn(u, now)
+		return
+	case !oldOK || was.Device == u.Device:
+		// There was no cable before, or none that could be up beside this one.
+		u.Since, u.Before, u.Turn = was.Since, was.Before, d.abrupt(want, was, had)
+		u.Silent = health.silent(want, was)
+		want.Silent = u.Silent
+	case health.proven(want) && !back:
+		before := was
+		before.Before, before.Turn, before.Silent = nil, nil, false
+		u.Since, u.Before = now, &before
+	default:
+		turn := was.Turn.goOn(u, now)
+		if !was.Turn.to(u) {
+			turn.Proof = was.proof(back, now)
+		}
+		want.Idle, was.Before, was.Turn = true, nil, turn
+		was.Silent = health.silent(old, was)
+		old.Silent = was.Silent
+		out.Held = append(out.Held, old, want)
+		out.Using[want.Name] = was
+		return
+	}
+	if u.Before != nil {
+		kept, ok := d.revive(want.Peer, *u.Before, true)
+		if ok && kept.Device() != want.Device() && now.Sub(u.Since) < keptFor {
+			kept.Idle = true
+			out.Held = append(out.Held, kept)
+		} else {
+			u.Before = nil
+		}
+	}
+	out.Held = append(out.Held, want)
+	out.Using[want.Name] = u
+}
+
+// abrupt returns the change to a cable that carries the traffic already, because the cable
+// before it could not stay; nil once it has answered, or if there was no cable before.
+func (d *director) abrupt(want cable.Cable, was Using, had bool) *Turn {
+	u := using(want)
+	silent := was.Turn.to(u) && d.Snapshot.Health[want.Name].Status != submarinerv1.Connected
+	if had && was.Device != u.Device || silent {
+		return was.Turn.goOn(u, d.Snapshot.Now)
+	}
+	return nil
+}
+
+// revive returns the cable that was in use, if it is still possible.
+func (d *director) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
+	if !had {
+		return cable.Cable{}, false
+	}
+	driver := drivers.Find(u.Driver)
+	if driver == nil || !d.Offer.offers(driver.Name()) || !p.Offers(driver.Name()) || p.ForbidsDriver(driver) {
+		return cable.Cable{}, false
+	}
+	p.Config, p.Shared, p.Policy, p.Rule = u.Config, u.Shared, u.Policy, u.Rule
+	if driver.Refuses(d.Offer.Local, p) != nil {
+		return cable.Cable{}, false
+	}
+	c := cable.Cable{Peer: p, Driver: driver}
+	if d.Accepted.claims.Connect(c) != nil {
+		return cable.Cable{}, false // another gateway of the cluster has what only one can have
+	}
+	return c, c.Device() == u.Device // otherwise its settings are no longer known
+}
+
+// established reports whether a pair may use a cable although it has none in use: the
+// cable answers pings, so the other end has it, too; or other gateways of the two clusters
+// used the same cable last, it answered, and they are gone: without them there is no other way.
+func (d *director) established(c cable.Cable) bool {
+	if was := d.Snapshot.Memory.Using[c.Name]; d.Snapshot.Health.proven(c) || was.Device == c.Device() && !was.Silent {
+		return true
+	}
+	if d.detour(c) {
+		return false
+	}
+	before, ok := d.lastUsed.by(c.Gateway)
+	u := using(c)
+	return ok && !before.Silent && before.Driver == u.Driver && before.Device == u.Device && maps.Equal(before.Shared, u.Shared)
+}
+
+// turn returns the change of a pair from its cable c, or to its first cable c; nil if there is none.
+func (t Traffic) turn(c cable.Cable) *Turn {
+	if u, used := t.Using[c.Name]; used {
+		return u.Turn
+	}
+	if first, waits := t.First[c.Name]; waits {
+		return &first
+	}
+	return nil
+}
+
+// next returns the number of the cable that a pair is changing to from c; -1 if it stays.
+func (t Traffic) next(c cable.Cable) int {
+	if t.Using[c.Name].Before != nil {
+		return -1 // the idle cable is the one before c
+	}
+	return slices.IndexFunc(t.Held, func(other cable.Cable) bool { return other.Idle && other.Name == c.Name })
+}

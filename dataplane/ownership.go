@@ -1,0 +1,84 @@
+package dataplane
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An Owner identifies the kernel objects of one agent, which only that agent may
+// remove. The agents of a node share its kernel. Each sees only its own objects, so
+// that it never removes objects of other agents or of other programs.
+type Owner struct {
+	Name       string
+	Devices    []string // exact names
+	Prefixes   []string // name prefixes of devices of kind vxlan
+	Chains     string   // prefix of chains and sets, empty if the owner has none; the owner with the longest matching prefix has them
+	NFTable    string   // nftables table of Sources, family ip
+	Antispoof  string   // nftables table of Antispoof, family ip
+	Returns    string   // nftables table of Returns, family ip; empty if the owner has none
+	Globalnet  string   // nftables table of Globalnet, family ip; empty if the owner has none
+	Ruleset    string   // nftables table of Ruleset, family inet; empty if the owner has none
+	Tables     Range    // routing tables
+	IDs        Ranges   // next hops and groups
+	Priorities Ranges   // rules that look up a table of any owner
+	Protocol   uint8    // of routes: "ip route" shows it as "proto N"
+	// Main specifies that the owner also has the routes of Protocol in the main table, and, whatever their priorities, the policy
+	// rules of Protocol.
+	Main bool
+}
+
+// OwnsDevice reports whether the device belongs to o.
+func (o Owner) OwnsDevice(name string) bool {
+	return slices.Contains(o.Devices, name) || slices.ContainsFunc(o.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// DeviceNames returns the names of the owner's devices; one that ends in DeviceAny stands for all devices with
+// the prefix.
+func (o Owner) DeviceNames() []string {
+	names := slices.Clone(o.Devices)
+	for _, p := range o.Prefixes {
+		names = append(names, p+DeviceAny)
+	}
+	return names
+}
+
+// OwnsChain reports whether the chain or set belongs to o.
+func (o Owner) OwnsChain(name string) bool {
+	if o.Chains == "" || !strings.HasPrefix(name, o.Chains) {
+		return false
+	}
+	for _, other := range Owners() {
+		if len(other.Chains) > len(o.Chains) && strings.HasPrefix(name, other.Chains) {
+			return false
+		}
+	}
+	return true
+}
+
+// Range is an inclusive range of numbers.
+type Range struct{ Min, Max uint32 }
+
+// Has reports whether n is in r.
+func (r Range) Has(n uint32) bool { return r.Min <= n && n <= r.Max }
+
+// Ranges are several ranges of numbers.
+type Ranges []Range
+
+// Has reports whether n is in one of the ranges.
+func (rs Ranges) Has(n uint32) bool {
+	return slices.ContainsFunc(rs, func(r Range) bool { return r.Has(n) })
+}
+
+// String returns the ranges as "5, 10-19".
+func (rs Ranges) String() string {
+	var out []string
+	for _, r := range rs {
+		if r.Min == r.Max {
+			out = append(out, fmt.Sprint(r.Min))
+			continue
+		}
+		out = append(out, fmt.Sprintf("%d-%d", r.Min, r.Max))
+	}
+	return strings.Join(out, ", ")
+}
