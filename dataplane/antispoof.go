@@ -22,7 +22,7 @@ type Antispoof struct {
 	// are any, the packets inside must be IPv4.
 	Inner []InnerSource
 	// Inside are the devices on which the packets inside arrive. These are checked once more there, one by one: what passes as one VXLAN packet may be
-	// several, see arrivedRules.
+	// several, see arrivedRules. IPv6 packets on these devices are dropped.
 	Inside []string
 	// Transit are UDP ports of VXLAN packets that this node forwards. Packets for one of Ends must
 	// come from one of Ends, and arrive on the device that leads there. So no pod can send such
@@ -137,6 +137,8 @@ const (
 	AntispoofArrivedICMP      = "arrived-icmp"
 	AntispoofArrivedErrors    = "arrived-errors"
 	AntispoofArrivedElsewhere = "arrived-elsewhere"
+	// AntispoofIPv6 is in a table of family ip6 with the same name: see AntispoofFamily.
+	AntispoofIPv6 = "arriving-ipv6"
 )
 
 // AntispoofChains are all chains that an Antispoof may have.
@@ -237,7 +239,7 @@ func (a Antispoof) Equal(o Object) bool {
 // jumped to.
 func AntispoofHook(chain string) (hook string, priority int) {
 	switch chain {
-	case AntispoofArriving:
+	case AntispoofArriving, AntispoofIPv6:
 		return AntispoofIn, AntispoofArrivingPriority
 	case AntispoofIn:
 		return chain, AntispoofInPriority
@@ -247,6 +249,14 @@ func AntispoofHook(chain string) (hook string, priority int) {
 		return chain, AntispoofPriority
 	}
 	return "", 0
+}
+
+// AntispoofFamily returns the family of the table that has a chain.
+func AntispoofFamily(chain string) string {
+	if chain == AntispoofIPv6 {
+		return "ip6"
+	}
+	return "ip"
 }
 
 // Chains returns the names of the chains that have rules, in order of their first rules; a chain
@@ -313,15 +323,18 @@ func (a Antispoof) String() string {
 			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetBehind, n.Peer, n.Net.Addr(), NetMask(n.Net.Bits())))
 		}
 	}
+	if a.again() {
+		lines = append(lines, "nft add table ip6 "+a.Table)
+	}
 	for _, name := range a.Chains() {
-		line := fmt.Sprintf("nft add chain ip %s %s", a.Table, name)
+		line := fmt.Sprintf("nft add chain %s %s %s", AntispoofFamily(name), a.Table, name)
 		if hook, priority := AntispoofHook(name); hook != "" {
-			line = fmt.Sprintf("nft 'add chain ip %s %s { type filter hook %s priority %d; }'", a.Table, name, hook, priority)
+			line = fmt.Sprintf("nft 'add chain %s %s %s { type filter hook %s priority %d; }'", AntispoofFamily(name), a.Table, name, hook, priority)
 		}
 		lines = append(lines, line)
 	}
 	for _, r := range a.Rules() {
-		lines = append(lines, fmt.Sprintf("nft 'add rule ip %s %s %v'", a.Table, r.Chain, r))
+		lines = append(lines, fmt.Sprintf("nft 'add rule %s %s %s %v'", AntispoofFamily(r.Chain), a.Table, r.Chain, r))
 	}
 	return strings.Join(lines, "\n")
 }

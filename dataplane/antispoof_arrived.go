@@ -14,6 +14,9 @@ func (a Antispoof) again() bool { return len(a.Ports) > 0 && len(a.Inner) > 0 &&
 // the source belongs to the sender, the destination is one of Own, and an ICMP error is about a packet to the sender. The priority is not used before the
 // kernel sets it in ip_forward (net/ipv4/ip_forward.c). A packet that has not passed the rules at "input" has none of a sender, and is dropped.
 //
+// Nothing in this is about IPv6, which cables do not carry: a rule for each device drops what a sender has hidden. Nor is it about ARP: see
+// Conf.ARPIgnore.
+//
 // The rules see fragments before these are put together; only the first one of an ICMP error has the addresses.
 func (a Antispoof) arrivedRules(r *antispoofRules) {
 	if !a.again() {
@@ -21,6 +24,7 @@ func (a Antispoof) arrivedRules(r *antispoofRules) {
 	}
 	for _, d := range a.Inside {
 		r.jump(AntispoofArrived, AntispoofArriving, Match{IIF: d})
+		r.drop(AntispoofIPv6, Match{IIF: d})
 	}
 	r.jump(AntispoofArrivedICMP, AntispoofArrived, Match{ICMP: true})
 	r.back(AntispoofArrivedICMP, Match{Rest: true})

@@ -151,7 +151,7 @@ func TestAntispoofArrived(t *testing.T) {
 		require.False(t, r.Over != 0 && r.Chain == dataplane.AntispoofVXLAN)
 	}
 	require.Equal(t, []string{
-		"vxlan meta priority set @nh,96,32", `arriving iifname "a" jump arrived`, `arriving iifname "b*" jump arrived`,
+		"vxlan meta priority set @nh,96,32", `arriving iifname "a" jump arrived`, `arriving-ipv6 iifname "a" drop`, `arriving iifname "b*" jump arrived`, `arriving-ipv6 iifname "b*" drop`,
 		"arrived meta l4proto icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
 		"arrived-errors @th,192,32 == 0xf1000002 jump drop-forged", "arrived ip saddr 241.0.0.2/32 jump arrived-own",
 		"arrived-own ip saddr 241.0.0.2/32 update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged",

@@ -43,6 +43,7 @@ func TestAntispoof(t *testing.T) {
 	require.Len(t, settle(t, ns, h, want), 1)
 	require.Empty(t, dataplane.Diff(look(t, ns, h), want))
 	rules := ns.Run("nft list table ip submariner-gateway-antispoof")
+	require.Regexp(t, `(?s)hook prerouting priority -450; policy accept;.*iifname "vxlan-tunnel" drop comment.*iifname "subvx-\*" drop comment`, ns.Run("nft list table ip6 submariner-gateway-antispoof"))
 	for _, line := range []string{
 		"type filter hook input priority filter - 10; policy accept;", "udp dport 4503 jump vxlan comment", "fib saddr . iif oif missing drop comment",
 		"@th,224,16 != 0x800 jump drop-source comment", "ip saddr . @th,336,32 & 0xffff0000 . 0xffff0000", "ip daddr 240.0.0.0/5 jump unforwarded", "ip daddr 244.0.0.0/6 drop", " jump ports comment",
@@ -103,6 +104,11 @@ func TestAntispoof(t *testing.T) {
 		"cluster added":      "nft 'add element ip " + table + " clusters { 10.9.0.0/16 }'",
 		"cluster odd":        "nft 'add element ip " + table + " clusters { 10.9.0.1-10.9.1.7 }'",
 		"network of another": "nft 'delete element ip " + table + " clusters { 10.2.0.0/16 }; add element ip " + table + " clusters { 10.2.0.0/16 comment \"south\" }'",
+		"IPv6 deleted":       "nft delete table ip6 " + table,
+		"IPv6 dormant":       "nft 'add table ip6 " + table + " { flags dormant; }'",
+		"IPv6 flushed":       "nft flush table ip6 " + table,
+		"IPv6 rule added":    "nft insert rule ip6 " + table + " arriving-ipv6 accept",
+		"IPv6 only":          "nft delete table ip " + table,
 		"set of a guest":     "nft 'add set ip " + table + " x { type ipv4_addr; }'",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +124,24 @@ func TestAntispoof(t *testing.T) {
 			require.Empty(t, dataplane.Diff(look(t, ns, h), want))
 		})
 	}
+	none := antispoof()
+	none.Inside = nil
+	settle(t, ns, h, state(t, none))
+	require.NotContains(t, ns.Run("nft list tables"), "ip6")
+	settle(t, ns, h, want)
+	ns.Run("nft delete table ip " + table)
+	settle(t, ns, h, nil)
+	require.NotContains(t, ns.Run("nft list tables"), "submariner")
+}
+
+// On a node without IPv6 there is no table for it, and nothing to do.
+func TestAntispoofWithoutIPv6(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	ns.Private("/proc/sys/net/ipv6") // which hides what is there
+	want := state(t, antispoof())
+	settle(t, ns, h, want)
+	require.Empty(t, settle(t, ns, h, want))
+	require.NotContains(t, ns.Run("nft list tables"), "ip6")
 	settle(t, ns, h, nil)
 	require.NotContains(t, ns.Run("nft list tables"), "submariner")
 }
