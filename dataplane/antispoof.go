@@ -100,33 +100,30 @@ const DeviceAny = "*"
 
 // The chains of Antispoof. Those without a hook are jumped to.
 const (
-	AntispoofInput        = "input"
-	AntispoofVXLAN        = "vxlan"
-	AntispoofWay          = "way"
-	AntispoofForward      = "forward"
-	AntispoofUnforwarded  = "unforwarded"
-	AntispoofPorts        = "ports"
-	AntispoofTransit      = "transit"
-	AntispoofClosed       = "closed"
-	AntispoofIn           = "prerouting"
-	AntispoofForeign      = "foreign"
-	AntispoofOut          = "postrouting"
-	AntispoofApart        = "apart"
-	AntispoofAbroad       = "abroad"
-	AntispoofSiblings     = "siblings"
-	AntispoofHanded       = "handed"
-	AntispoofOutput       = "output"
-	AntispoofElsewhere    = "elsewhere"
-	AntispoofLeaving      = "drop-leaving" // counts by destination inside the VXLAN packet
-	AntispoofReturned     = "returned"
-	AntispoofPongs        = "pongs"
-	AntispoofICMP         = "icmp"
-	AntispoofErrors       = "errors"
-	AntispoofICMPInside   = "icmp-inside"
-	AntispoofErrorsInside = "errors-inside"
-	AntispoofForged       = "drop-forged"      // counts by sender of the VXLAN packet
-	AntispoofSource       = "drop-source"      // counts by source
-	AntispoofDestination  = "drop-destination" // counts by destination
+	AntispoofInput       = "input"
+	AntispoofVXLAN       = "vxlan"
+	AntispoofWay         = "way"
+	AntispoofForward     = "forward"
+	AntispoofUnforwarded = "unforwarded"
+	AntispoofPorts       = "ports"
+	AntispoofTransit     = "transit"
+	AntispoofClosed      = "closed"
+	AntispoofIn          = "prerouting"
+	AntispoofForeign     = "foreign"
+	AntispoofOut         = "postrouting"
+	AntispoofApart       = "apart"
+	AntispoofAbroad      = "abroad"
+	AntispoofSiblings    = "siblings"
+	AntispoofHanded      = "handed"
+	AntispoofOutput      = "output"
+	AntispoofLeaving     = "drop-leaving" // counts by destination inside the VXLAN packet
+	AntispoofReturned    = "returned"
+	AntispoofPongs       = "pongs"
+	AntispoofICMP        = "icmp"
+	AntispoofErrors      = "errors"
+	AntispoofForged      = "drop-forged"      // counts by sender of the VXLAN packet
+	AntispoofSource      = "drop-source"      // counts by source
+	AntispoofDestination = "drop-destination" // counts by destination
 )
 
 // The chains for packets that VXLAN packets have contained.
@@ -141,12 +138,13 @@ const (
 	AntispoofIPv6 = "arriving-ipv6"
 )
 
-// AntispoofChains are all chains that an Antispoof may have.
+// AntispoofChains are all chains that an Antispoof may have. The last three are of tables of older agents.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
-	AntispoofOutput, AntispoofElsewhere, AntispoofLeaving, AntispoofICMP, AntispoofErrors, AntispoofICMPInside, AntispoofErrorsInside,
+	AntispoofOutput, AntispoofLeaving, AntispoofICMP, AntispoofErrors,
 	AntispoofArriving, AntispoofArrived, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
+	"elsewhere", "icmp-inside", "errors-inside",
 }
 
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
@@ -323,7 +321,7 @@ func (a Antispoof) String() string {
 			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetBehind, n.Peer, n.Net.Addr(), NetMask(n.Net.Bits())))
 		}
 	}
-	if a.again() {
+	if slices.Contains(a.Chains(), AntispoofIPv6) {
 		lines = append(lines, "nft add table ip6 "+a.Table)
 	}
 	for _, name := range a.Chains() {
