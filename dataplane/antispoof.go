@@ -22,7 +22,7 @@ type Antispoof struct {
 	// are any, the packets inside must be IPv4.
 	Inner []InnerSource
 	// Inside are the devices on which the packets inside arrive. These are checked once more there, one by one: what passes as one VXLAN packet may be
-	// several, see arrivedRules.
+	// several, see arrivedRules. IPv6 packets on these devices are dropped.
 	Inside []string
 	// Transit are UDP ports of VXLAN packets that this node forwards. Packets for one of Ends must
 	// come from one of Ends, and arrive on the device that leads there. So no pod can send such
@@ -100,33 +100,30 @@ const DeviceAny = "*"
 
 // The chains of Antispoof. Those without a hook are jumped to.
 const (
-	AntispoofInput        = "input"
-	AntispoofVXLAN        = "vxlan"
-	AntispoofWay          = "way"
-	AntispoofForward      = "forward"
-	AntispoofUnforwarded  = "unforwarded"
-	AntispoofPorts        = "ports"
-	AntispoofTransit      = "transit"
-	AntispoofClosed       = "closed"
-	AntispoofIn           = "prerouting"
-	AntispoofForeign      = "foreign"
-	AntispoofOut          = "postrouting"
-	AntispoofApart        = "apart"
-	AntispoofAbroad       = "abroad"
-	AntispoofSiblings     = "siblings"
-	AntispoofHanded       = "handed"
-	AntispoofOutput       = "output"
-	AntispoofElsewhere    = "elsewhere"
-	AntispoofLeaving      = "drop-leaving" // counts by destination inside the VXLAN packet
-	AntispoofReturned     = "returned"
-	AntispoofPongs        = "pongs"
-	AntispoofICMP         = "icmp"
-	AntispoofErrors       = "errors"
-	AntispoofICMPInside   = "icmp-inside"
-	AntispoofErrorsInside = "errors-inside"
-	AntispoofForged       = "drop-forged"      // counts by sender of the VXLAN packet
-	AntispoofSource       = "drop-source"      // counts by source
-	AntispoofDestination  = "drop-destination" // counts by destination
+	AntispoofInput       = "input"
+	AntispoofVXLAN       = "vxlan"
+	AntispoofWay         = "way"
+	AntispoofForward     = "forward"
+	AntispoofUnforwarded = "unforwarded"
+	AntispoofPorts       = "ports"
+	AntispoofTransit     = "transit"
+	AntispoofClosed      = "closed"
+	AntispoofIn          = "prerouting"
+	AntispoofForeign     = "foreign"
+	AntispoofOut         = "postrouting"
+	AntispoofApart       = "apart"
+	AntispoofAbroad      = "abroad"
+	AntispoofSiblings    = "siblings"
+	AntispoofHanded      = "handed"
+	AntispoofOutput      = "output"
+	AntispoofLeaving     = "drop-leaving" // counts by destination inside the VXLAN packet
+	AntispoofReturned    = "returned"
+	AntispoofPongs       = "pongs"
+	AntispoofICMP        = "icmp"
+	AntispoofErrors      = "errors"
+	AntispoofForged      = "drop-forged"      // counts by sender of the VXLAN packet
+	AntispoofSource      = "drop-source"      // counts by source
+	AntispoofDestination = "drop-destination" // counts by destination
 )
 
 // The chains for packets that VXLAN packets have contained.
@@ -137,14 +134,17 @@ const (
 	AntispoofArrivedICMP      = "arrived-icmp"
 	AntispoofArrivedErrors    = "arrived-errors"
 	AntispoofArrivedElsewhere = "arrived-elsewhere"
+	// AntispoofIPv6 is in a table of family ip6 with the same name: see AntispoofFamily.
+	AntispoofIPv6 = "arriving-ipv6"
 )
 
-// AntispoofChains are all chains that an Antispoof may have.
+// AntispoofChains are all chains that an Antispoof may have. The last three are of tables of older agents.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
-	AntispoofOutput, AntispoofElsewhere, AntispoofLeaving, AntispoofICMP, AntispoofErrors, AntispoofICMPInside, AntispoofErrorsInside,
+	AntispoofOutput, AntispoofLeaving, AntispoofICMP, AntispoofErrors,
 	AntispoofArriving, AntispoofArrived, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
+	"elsewhere", "icmp-inside", "errors-inside",
 }
 
 // The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
@@ -237,7 +237,7 @@ func (a Antispoof) Equal(o Object) bool {
 // jumped to.
 func AntispoofHook(chain string) (hook string, priority int) {
 	switch chain {
-	case AntispoofArriving:
+	case AntispoofArriving, AntispoofIPv6:
 		return AntispoofIn, AntispoofArrivingPriority
 	case AntispoofIn:
 		return chain, AntispoofInPriority
@@ -247,6 +247,14 @@ func AntispoofHook(chain string) (hook string, priority int) {
 		return chain, AntispoofPriority
 	}
 	return "", 0
+}
+
+// AntispoofFamily returns the family of the table that has a chain.
+func AntispoofFamily(chain string) string {
+	if chain == AntispoofIPv6 {
+		return "ip6"
+	}
+	return "ip"
 }
 
 // Chains returns the names of the chains that have rules, in order of their first rules; a chain
@@ -313,15 +321,18 @@ func (a Antispoof) String() string {
 			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetBehind, n.Peer, n.Net.Addr(), NetMask(n.Net.Bits())))
 		}
 	}
+	if slices.Contains(a.Chains(), AntispoofIPv6) {
+		lines = append(lines, "nft add table ip6 "+a.Table)
+	}
 	for _, name := range a.Chains() {
-		line := fmt.Sprintf("nft add chain ip %s %s", a.Table, name)
+		line := fmt.Sprintf("nft add chain %s %s %s", AntispoofFamily(name), a.Table, name)
 		if hook, priority := AntispoofHook(name); hook != "" {
-			line = fmt.Sprintf("nft 'add chain ip %s %s { type filter hook %s priority %d; }'", a.Table, name, hook, priority)
+			line = fmt.Sprintf("nft 'add chain %s %s %s { type filter hook %s priority %d; }'", AntispoofFamily(name), a.Table, name, hook, priority)
 		}
 		lines = append(lines, line)
 	}
 	for _, r := range a.Rules() {
-		lines = append(lines, fmt.Sprintf("nft 'add rule ip %s %s %v'", a.Table, r.Chain, r))
+		lines = append(lines, fmt.Sprintf("nft 'add rule %s %s %s %v'", AntispoofFamily(r.Chain), a.Table, r.Chain, r))
 	}
 	return strings.Join(lines, "\n")
 }

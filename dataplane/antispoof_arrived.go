@@ -2,25 +2,29 @@ package dataplane
 
 import "net/netip"
 
-// again reports whether the packets inside VXLAN packets are checked once more when they arrive on the devices Inside.
-func (a Antispoof) again() bool { return len(a.Ports) > 0 && len(a.Inner) > 0 && len(a.Inside) > 0 }
-
-// arrivedRules are about the packets that VXLAN packets have contained, when they arrive on their device. At "input", the kernel may show several VXLAN
-// packets as one: a sender that asks for segmentation (UDP_SEGMENT of udp(7)) hands over datagrams of one size as a single packet, and over veth and
+// arrivedRules are about the packets that VXLAN packets have contained, when they arrive on their device: the destination is one of Own, an ICMP error is
+// about a packet to the sender, and the source belongs to the sender. cableRules have checked the source at "input", but there the kernel may show several
+// VXLAN packets as one: a sender that asks for segmentation (UDP_SEGMENT of udp(7)) hands over datagrams of one size as a single packet, and over veth and
 // virtio they arrive like this. The rules there see the first one only, and the kernel separates them afterwards, before VXLAN removes the headers.
 // No rule can tell such a packet from a segment of TCP that is as long, as the length in the header inside is the sender's, too.
 //
-// So the sender's address accompanies each packet as its priority, which VXLAN leaves as it is, and the rules of innerRules apply to each packet again:
-// the source belongs to the sender, the destination is one of Own, and an ICMP error is about a packet to the sender. The priority is not used before the
-// kernel sets it in ip_forward (net/ipv4/ip_forward.c). A packet that has not passed the rules at "input" has none of a sender, and is dropped.
+// cableRules check the source nevertheless: the kernel puts segments of a TCP connection together before "prerouting", and the priority of the first one is
+// left. Otherwise a member could add a segment to another member's connection at any time.
+//
+// So the sender's address accompanies each packet as its priority, which VXLAN leaves as it is. The priority is not used before the kernel sets it in
+// ip_forward (net/ipv4/ip_forward.c). A packet that has not passed the rules at "input" has none of a sender, and is dropped.
+//
+// Nothing in this is about IPv6, which cables do not carry: a rule for each device drops what a sender has hidden. Nor is it about ARP: see
+// Conf.ARPIgnore.
 //
 // The rules see fragments before these are put together; only the first one of an ICMP error has the addresses.
 func (a Antispoof) arrivedRules(r *antispoofRules) {
-	if !a.again() {
+	if !a.inside() {
 		return
 	}
 	for _, d := range a.Inside {
 		r.jump(AntispoofArrived, AntispoofArriving, Match{IIF: d})
+		r.drop(AntispoofIPv6, Match{IIF: d})
 	}
 	r.jump(AntispoofArrivedICMP, AntispoofArrived, Match{ICMP: true})
 	r.back(AntispoofArrivedICMP, Match{Rest: true})

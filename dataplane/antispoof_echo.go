@@ -24,25 +24,9 @@ func (e Echo) Returned() netip.Addr {
 // Net returns the network of the addresses on the device.
 func (e Echo) Net() netip.Prefix { return netip.PrefixFrom(e.Own, 8).Masked() }
 
-// inside reports whether VXLAN packets are checked for their destinations, as those of Out are. Then the rules that let
-// echoes pass are about VXLAN packets, too, and the devices of Echoes accept the node's own address as source.
-func (a Antispoof) inside() bool { return len(a.Ports) > 0 && len(a.Inner) > 0 && len(a.Own) > 0 }
-
-// innerEchoRules let the node's own echoes arrive inside VXLAN packets. Other packets with the node's own address as source are dropped.
-func (a Antispoof) innerEchoRules(r *antispoofRules) {
-	if !a.inside() {
-		return
-	}
-	for _, e := range a.Echoes {
-		if e.Own.IsValid() {
-			r.jump(AntispoofReturned, AntispoofVXLAN, Match{InnerFrom: e.Own})
-			r.back(AntispoofReturned, Match{InnerFrom: e.Own}, Match{InnerTo: netip.PrefixFrom(e.Own, 32)}, Match{InnerPort: e.Port})
-		}
-	}
-	if r.has(AntispoofReturned) {
-		r.jump(AntispoofSource, AntispoofReturned)
-	}
-}
+// inside reports whether arrivedRules check the packets inside VXLAN packets, as other rules check what arrives on the devices of Out. Then they decide
+// about echoes, too, and the devices of Echoes accept the node's own address as source.
+func (a Antispoof) inside() bool { return len(a.Ports) > 0 && len(a.Inner) > 0 }
 
 // returnedInside calls pass with the matches of the VXLAN packets that contain an echo of a node in Echoing.
 func (a Antispoof) returnedInside(pass func(...Match)) {

@@ -44,30 +44,6 @@ func (a Antispoof) errorRules(r *antispoofRules) {
 	r.jump(AntispoofSource, AntispoofErrors)
 }
 
-// innerErrorRules are the same for errors inside VXLAN packets, where the set "inner" has the networks of each sender. Connection tracking has
-// not put fragments together yet: the first one must have the addresses. An error with IP options has them elsewhere, and ICMP packets with
-// options are dropped.
-func (a Antispoof) innerErrorRules(r *antispoofRules) {
-	if len(a.Inner) == 0 {
-		return
-	}
-	r.jump(AntispoofICMPInside, AntispoofVXLAN, Match{InnerICMP: true})
-	r.back(AntispoofICMPInside, Match{InnerRest: true})
-	r.jump(AntispoofSource, AntispoofICMPInside, Match{InnerOptions: true})
-	for _, types := range errorTypes {
-		r.jump(AntispoofErrorsInside, AntispoofICMPInside, Match{InnerTypes: types})
-	}
-	for _, e := range a.Echoes {
-		if e.Own.IsValid() { // in "inner" as the source of echoes that come back
-			r.jump(AntispoofSource, AntispoofErrorsInside, Match{InnerErrorTo: e.Own})
-		}
-	}
-	for _, bits := range a.innerBits() {
-		r.back(AntispoofErrorsInside, Match{InnerErrorBits: bits})
-	}
-	r.jump(AntispoofSource, AntispoofErrorsInside)
-}
-
 // Compare orders PeerNets by Net, then by Peer.
 func (n PeerNet) Compare(other PeerNet) int {
 	return cmp.Or(n.Net.Compare(other.Net), n.Peer.Compare(other.Peer))

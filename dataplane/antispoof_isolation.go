@@ -23,8 +23,8 @@ type DropCounter interface {
 // isolationRules keep clusters apart:
 //
 //   - what arrives from another cluster has a destination in this one, whatever kube-proxy or the CNI
-//     would make of it: the rules come before all translation and before connection tracking. Where it arrives in VXLAN
-//     packets, they are about these: a chain at "input" costs less than one that all packets pass twice;
+//     would make of it: the rules come before all translation and before connection tracking. What arrives
+//     in VXLAN packets has other rules, see arrivedRules;
 //   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy chose
 //     the destination; and where there is a Local, nothing else from outside it is forwarded to them, such as what another cluster sends to a node port;
 //   - what arrives for a global address and is not translated is not forwarded;

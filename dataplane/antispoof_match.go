@@ -8,41 +8,37 @@ import (
 
 // Match is a condition of an AntispoofRule. One of its fields is set.
 type Match struct {
-	UDP        bool
-	DPort      int          // destination port of UDP
-	TCPPorts   Range        // destination ports of TCP
-	Pong       bool         // the answer to a ping
-	Reply      bool         // it answers the first packet of its connection
-	Unasked    bool         // connection tracking knows no packet that this one answers
-	DAddr      netip.Prefix // network of the destination
-	DAddrIn    string       // set of the destination
-	DAddrNot   netip.Prefix // network without the destination
-	DAddrNotIn string       // set without the destination
-	SAddr      netip.Prefix // network of the source
-	SAddrNot   netip.Prefix // network without the source
-	SAddrIn    string       // set of the source
-	SAddrNotIn string       // set without the source
-	IIF        string       // name of the input device
-	IIFNot     string       // name that the input device does not have
-	OIF        string       // name of the output device
-	SameIn     string       // set of the source and the destination, together
-	KnownWay   bool         // the device on which the packet arrived is remembered for its source
-	WrongWay   bool         // the packet did not arrive on the device that leads to its source
-	NotIPv4    bool         // the VXLAN packet contains no IPv4 packet
-	NexthopIn  string       // set of the next hop
-	MaskedBits int          // the source is in one of the networks of Remote with so many bits
-	InnerFrom  netip.Addr   // the source inside the VXLAN packet
-	InnerNot   netip.Prefix // network without the source inside the VXLAN packet
-	InnerNotIn string       // set without the source inside the VXLAN packet
-	InnerTo    netip.Prefix // network of the destination inside the VXLAN packet
-	InnerToNot netip.Prefix // network without the destination inside the VXLAN packet
-	InnerToIn  string       // set of the destination inside the VXLAN packet
-
-	InnerToNotIn string // set without the destination inside the VXLAN packet
-	InnerSameIn  string // set of the source and the destination inside the VXLAN packet, together
-	InnerPort    int    // destination port of a UDP packet inside the VXLAN packet, without IP options, not cut into fragments
-	KnownBits    int    // the source inside the VXLAN packet is in a network with so many bits, and its sender and way are remembered
-	InnerBits    int    // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
+	UDP         bool
+	DPort       int          // destination port of UDP
+	TCPPorts    Range        // destination ports of TCP
+	Pong        bool         // the answer to a ping
+	Reply       bool         // it answers the first packet of its connection
+	Unasked     bool         // connection tracking knows no packet that this one answers
+	DAddr       netip.Prefix // network of the destination
+	DAddrIn     string       // set of the destination
+	DAddrNot    netip.Prefix // network without the destination
+	DAddrNotIn  string       // set without the destination
+	SAddr       netip.Prefix // network of the source
+	SAddrNot    netip.Prefix // network without the source
+	SAddrIn     string       // set of the source
+	SAddrNotIn  string       // set without the source
+	IIF         string       // name of the input device
+	IIFNot      string       // name that the input device does not have
+	OIF         string       // name of the output device
+	SameIn      string       // set of the source and the destination, together
+	KnownWay    bool         // the device on which the packet arrived is remembered for its source
+	WrongWay    bool         // the packet did not arrive on the device that leads to its source
+	NotIPv4     bool         // the VXLAN packet contains no IPv4 packet
+	NexthopIn   string       // set of the next hop
+	MaskedBits  int          // the source is in one of the networks of Remote with so many bits
+	InnerFrom   netip.Addr   // the source inside the VXLAN packet
+	InnerNot    netip.Prefix // network without the source inside the VXLAN packet
+	InnerNotIn  string       // set without the source inside the VXLAN packet
+	InnerToIn   string       // set of the destination inside the VXLAN packet
+	InnerSameIn string       // set of the source and the destination inside the VXLAN packet, together
+	InnerPort   int          // destination port of a UDP packet inside the VXLAN packet, without IP options, not cut into fragments
+	KnownBits   int          // the source inside the VXLAN packet is in a network with so many bits, and its sender and way are remembered
+	InnerBits   int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
 
 	ICMP      bool  // any ICMP packet
 	ICMPTypes Range // type of ICMP
@@ -53,13 +49,6 @@ type Match struct {
 	SenderIn        string     // set of the sender that is the priority of the packet
 	SenderErrorBits int        // the same for the destination inside the ICMP error
 	ErrorTo         netip.Addr // the destination inside the ICMP error
-
-	InnerICMP      bool       // the VXLAN packet contains an ICMP packet
-	InnerRest      bool       // the packet inside the VXLAN packet is a fragment, and not the first one
-	InnerOptions   bool       // the packet inside the VXLAN packet has IP options
-	InnerTypes     Range      // type of ICMP, inside the VXLAN packet
-	InnerErrorTo   netip.Addr // the destination inside the ICMP error inside the VXLAN packet
-	InnerErrorBits int        // that destination is in one of the networks of Inner with so many bits
 }
 
 // Bits of the payload of UDP, after its header of 8 bytes and the VXLAN header of 8 bytes: the
@@ -72,8 +61,6 @@ const (
 	InnerSourceOffset      = InnerHeaderOffset + 12
 	InnerDestinationOffset = InnerHeaderOffset + 16
 	InnerPortOffset        = InnerHeaderOffset + 20 + 2
-	InnerICMPOffset        = InnerHeaderOffset + 20
-	InnerErrorOffset       = InnerICMPOffset + ErrorDestination
 )
 
 // String returns the match in the notation of nft.
@@ -95,18 +82,6 @@ func (m Match) String() string {
 		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination, NetMask(m.SenderErrorBits), AntispoofSetInner)
 	case m.ErrorTo.IsValid():
 		return fmt.Sprintf("@th,%d,32 == %#x", 8*ErrorDestination, m.ErrorTo.AsSlice())
-	case m.InnerICMP:
-		return fmt.Sprintf("@th,%d,8 1", 8*InnerProtocolOffset)
-	case m.InnerRest:
-		return fmt.Sprintf("@th,%d,16 & 0x1fff != 0", 8*InnerFragmentOffset)
-	case m.InnerOptions:
-		return fmt.Sprintf("@th,%d,8 != 0x45", 8*InnerHeaderOffset)
-	case m.InnerTypes.Max != 0:
-		return fmt.Sprintf("@th,%d,8 %d-%d", 8*InnerICMPOffset, m.InnerTypes.Min, m.InnerTypes.Max)
-	case m.InnerErrorTo.IsValid():
-		return fmt.Sprintf("@th,%d,32 == %#x", 8*InnerErrorOffset, m.InnerErrorTo.AsSlice())
-	case m.InnerErrorBits != 0:
-		return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerErrorOffset, NetMask(m.InnerErrorBits), AntispoofSetInner)
 	case m.UDP:
 		return "meta l4proto udp"
 	case m.DPort != 0:
@@ -157,14 +132,8 @@ func (m Match) String() string {
 		return inner(InnerSourceOffset, "!=", m.InnerNot)
 	case m.InnerNotIn != "":
 		return fmt.Sprintf("@th,%d,32 != @%s", 8*InnerSourceOffset, m.InnerNotIn)
-	case m.InnerTo.IsValid():
-		return inner(InnerDestinationOffset, "==", m.InnerTo)
-	case m.InnerToNot.IsValid():
-		return inner(InnerDestinationOffset, "!=", m.InnerToNot)
 	case m.InnerToIn != "":
 		return fmt.Sprintf("@th,%d,32 @%s", 8*InnerDestinationOffset, m.InnerToIn)
-	case m.InnerToNotIn != "":
-		return fmt.Sprintf("@th,%d,32 != @%s", 8*InnerDestinationOffset, m.InnerToNotIn)
 	case m.InnerSameIn != "":
 		return fmt.Sprintf("@th,%d,32 . @th,%d,32 @%s", 8*InnerSourceOffset, 8*InnerDestinationOffset, m.InnerSameIn)
 	case m.InnerPort != 0:

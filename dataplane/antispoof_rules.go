@@ -110,41 +110,19 @@ func (r *antispoofRules) remember(chain string, ms ...Match) {
 	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Remember: true})
 }
 
-// innerRules are about the destination inside VXLAN packets, and accept those whose sender, source and way are remembered.
-func (a Antispoof) innerRules(r *antispoofRules) {
-	if a.inside() {
-		var foreign []Match
-		for _, n := range a.widest() {
-			foreign = append(foreign, Match{InnerToNot: n})
-		}
-		r.jump(AntispoofElsewhere, AntispoofVXLAN, append(foreign, Match{InnerToNotIn: AntispoofSetOwn})...)
-		a.returnedInside(func(ms ...Match) { r.back(AntispoofElsewhere, ms...) })
-		r.jump(AntispoofSource, AntispoofElsewhere)
-	}
-	a.innerErrorRules(r)
-	for _, bits := range a.innerBits() {
-		if bits < 32 { // those of single addresses are few, and some have limits
-			r.accept(AntispoofVXLAN, Match{KnownBits: bits})
-		}
-	}
-	a.innerEchoRules(r)
-}
-
-// cableRules are about the packets of VXLAN that arrive on Ports: what they contain, and the device
-// on which they arrive. The own echoes of this node that each sender sends back are limited.
+// cableRules are about the packets of VXLAN that arrive on Ports: the device on which they arrive, and the source inside. arrivedRules are about the rest
+// of what they contain. The own echoes of this node that each sender sends back are limited.
 func (a Antispoof) cableRules(r *antispoofRules) {
 	if len(a.Ports) == 0 {
 		return
 	}
 	var echoes []AntispoofRule
 	for _, e := range a.Echoes {
-		ms := []Match{{InnerFrom: e.Own}}
-		switch { // only senders that are known: there is room for so many
-		case !e.Own.IsValid(), a.again():
+		if !e.Own.IsValid() || a.inside() {
 			continue // or arrivedRules limit them
-		case len(a.Inner) > 0:
-			ms = append(ms, Match{InnerBits: 32})
-		case len(a.Ends) > 0:
+		}
+		ms := []Match{{InnerFrom: e.Own}}
+		if len(a.Ends) > 0 { // only senders that are known: there is room for so many
 			ms = append(ms, Match{SAddrIn: AntispoofSetEnds})
 		}
 		echoes = append(echoes, AntispoofRule{Chain: AntispoofVXLAN, Matches: ms, Over: EchoRate, Jump: AntispoofSource})
@@ -158,11 +136,13 @@ func (a Antispoof) cableRules(r *antispoofRules) {
 	}
 	if len(a.Inner) > 0 {
 		r.jump(AntispoofSource, AntispoofVXLAN, Match{NotIPv4: true})
-	}
-	if a.again() {
 		*r = append(*r, AntispoofRule{Chain: AntispoofVXLAN, Sender: true})
 	}
-	a.innerRules(r)
+	for _, bits := range a.innerBits() {
+		if bits < 32 { // single addresses are few
+			r.accept(AntispoofVXLAN, Match{KnownBits: bits})
+		}
+	}
 	*r = append(*r, echoes...)
 	for _, bits := range a.innerBits() {
 		if bits == 32 {

@@ -77,11 +77,7 @@ func TestAntispoofRules(t *testing.T) {
 			`forward iifname "a" jump apart`, `apart oifname "a" jump drop-source`, "apart ip daddr 10.0.0.0/16 jump drop-source", "drop-source drop",
 		}},
 		{"masks", dataplane.Antispoof{Ports: []int{1}, Inner: inner("10.0.0.1/32", "10.1.0.0/16", "10.2.0.0/16")}, append([]string{
-			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source",
-			"vxlan @th,312,8 1 jump icmp-inside", "icmp-inside @th,288,16 & 0x1fff != 0 return", "icmp-inside @th,240,8 != 0x45 jump drop-source",
-			"icmp-inside @th,400,8 3-5 jump errors-inside", "icmp-inside @th,400,8 11-12 jump errors-inside",
-			"errors-inside ip saddr . @th,592,32 & 255.255.0.0 . 255.255.0.0 @inner return",
-			"errors-inside ip saddr . @th,592,32 & 255.255.255.255 . 255.255.255.255 @inner return", "errors-inside jump drop-source",
+			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source", "vxlan meta priority set @nh,96,32",
 			"vxlan ip saddr . iif . @th,336,32 & 255.255.0.0 . 255.255.0.0 @known accept",
 			"vxlan ip saddr . @th,336,32 & 255.255.0.0 . 255.255.0.0 @inner fib saddr . iif oif missing drop",
 			"vxlan ip saddr . @th,336,32 & 255.255.0.0 . 255.255.0.0 @inner add @known { ip saddr . iif . @th,336,32 & 255.255.0.0 . 255.255.0.0 }",
@@ -94,15 +90,7 @@ func TestAntispoofRules(t *testing.T) {
 		}, append([]string{
 			"output udp dport 1 @th,336,16 != 0x0a00 @th,336,32 & 255.240.0.0 != 0x0b000000 @th,336,32 != 0xf1000002 @th,336,32 != @own jump drop-leaving",
 			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source",
-			"vxlan @th,368,16 != 0x0a00 @th,368,32 & 255.240.0.0 != 0x0b000000 @th,368,32 != 0xf1000002 @th,368,32 != @own jump elsewhere",
-			"elsewhere @th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0 @th,312,8 17 @th,416,16 2 return", "elsewhere jump drop-source",
-			"vxlan @th,312,8 1 jump icmp-inside", "icmp-inside @th,288,16 & 0x1fff != 0 return", "icmp-inside @th,240,8 != 0x45 jump drop-source",
-			"icmp-inside @th,400,8 3-5 jump errors-inside", "icmp-inside @th,400,8 11-12 jump errors-inside",
-			"errors-inside @th,592,32 == 0xf1000002 jump drop-source",
-			"errors-inside ip saddr . @th,592,32 & 255.255.255.255 . 255.255.255.255 @inner return", "errors-inside jump drop-source",
-			"vxlan @th,336,32 == 0xf1000002 jump returned",
-			"returned @th,336,32 == 0xf1000002 @th,368,32 == 0xf1000002 @th,240,8 0x45 @th,288,16 & 0x3fff == 0 @th,312,8 17 @th,416,16 2 return", "returned jump drop-source",
-			"vxlan @th,336,32 == 0xf1000002 ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner update @echoes { ip saddr limit rate over 500/second burst 500 packets } jump drop-source",
+			"vxlan meta priority set @nh,96,32",
 			"vxlan ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner jump way", "vxlan jump drop-source",
 		}, append(way, `drop-source iifname "a" udp dport 2 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept`, "drop-source ip saddr @clusters drop", "drop-source drop",
 			"drop-leaving @th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0 @th,312,8 17 @th,416,16 2 accept",
@@ -127,7 +115,9 @@ func TestAntispoofRules(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var rules []string
 			for _, r := range test.table.Rules() {
-				rules = append(rules, fmt.Sprintf("%s %v", r.Chain, r))
+				if !strings.HasPrefix(r.Chain, "arriv") && r.Chain != dataplane.AntispoofForged { // see TestAntispoofArrived
+					rules = append(rules, fmt.Sprintf("%s %v", r.Chain, r))
+				}
 			}
 			require.Equal(t, test.rules, rules)
 		})
@@ -151,7 +141,7 @@ func TestAntispoofArrived(t *testing.T) {
 		require.False(t, r.Over != 0 && r.Chain == dataplane.AntispoofVXLAN)
 	}
 	require.Equal(t, []string{
-		"vxlan meta priority set @nh,96,32", `arriving iifname "a" jump arrived`, `arriving iifname "b*" jump arrived`,
+		"vxlan meta priority set @nh,96,32", `arriving iifname "a" jump arrived`, `arriving-ipv6 iifname "a" drop`, `arriving iifname "b*" jump arrived`, `arriving-ipv6 iifname "b*" drop`,
 		"arrived meta l4proto icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
 		"arrived-errors @th,192,32 == 0xf1000002 jump drop-forged", "arrived ip saddr 241.0.0.2/32 jump arrived-own",
 		"arrived-own ip saddr 241.0.0.2/32 update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged",

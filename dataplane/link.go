@@ -37,6 +37,9 @@ type Conf struct {
 	Forwarding int
 	// AcceptLocal is the setting accept_local. With 1 the device accepts packets whose source is an address of the node.
 	AcceptLocal int
+	// ARPIgnore is the setting arp_ignore. With 8 the node answers no ARP requests from the device, nor remembers who sent them. The kernel
+	// uses the greater of this and conf.all.arp_ignore.
+	ARPIgnore int
 }
 
 // command returns what a person would type.
@@ -44,6 +47,9 @@ func (c Conf) command(dev string) string {
 	s := fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[2]d net.ipv4.conf.%[1]s.forwarding=%[3]d", dev, c.RPFilter, c.Forwarding)
 	if c.AcceptLocal != 0 {
 		s += fmt.Sprintf(" net.ipv4.conf.%s.accept_local=%d", dev, c.AcceptLocal)
+	}
+	if c.ARPIgnore != 0 {
+		s += fmt.Sprintf(" net.ipv4.conf.%s.arp_ignore=%d", dev, c.ARPIgnore)
 	}
 	return s
 }

@@ -15,7 +15,7 @@ type Owner struct {
 	Prefixes   []string // name prefixes of devices of kind vxlan
 	Chains     string   // prefix of chains and sets, empty if the owner has none; the owner with the longest matching prefix has them
 	NFTable    string   // nftables table of Sources, family ip
-	Antispoof  string   // nftables table of Antispoof, family ip
+	Antispoof  string   // nftables table of Antispoof, families ip and ip6
 	Returns    string   // nftables table of Returns, family ip; empty if the owner has none
 	Globalnet  string   // nftables table of Globalnet, family ip; empty if the owner has none
 	Ruleset    string   // nftables table of Ruleset, family inet; empty if the owner has none

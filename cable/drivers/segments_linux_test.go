@@ -1,6 +1,7 @@
 package drivers_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -31,7 +32,7 @@ func TestHostileSegments(t *testing.T) {
 	const first, last = 7201, 7219
 	x.here.NS.Run(fmt.Sprintf("nft 'table ip seen { set ports { type inet_service; flags dynamic; size 99; }; chain in { type filter hook prerouting priority 0; udp dport %d-%d add @ports { udp dport }; icmp type 3 icmp code %d counter; }; }'", first, last, transitCode))
 	x.hub.ns.Run(fmt.Sprintf("nft 'table ip seen2 { set ports { type inet_service; flags dynamic; size 99; }; chain in { type filter hook prerouting priority -420; iifname %q udp dport %d-%d add @ports { udp dport }; }; }'", x.in.Device, first, last))
-	mac := strings.Fields(strings.SplitAfter(x.hub.ns.Run("ip -o link show dev "+x.in.Device), "link/ether ")[1])[0]
+	mac := x.mac()
 	datagram := func(src, dst string, port int) []byte {
 		return nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, port, make([]byte, 72)))
 	}
@@ -40,19 +41,10 @@ func TestHostileSegments(t *testing.T) {
 		return packet
 	}
 	send := func(packets ...[]byte) {
-		var all []byte
-		size := 0
-		for _, p := range packets {
-			v := nstest.VXLAN(dataplane.CableVNI, mac, p)
-			all, size = append(all, v...), max(size, len(v))
+		for i, p := range packets {
+			packets[i] = nstest.VXLAN(dataplane.CableVNI, mac, p)
 		}
-		x.from.ns.Do(func() {
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-			require.NoError(t, err)
-			defer unix.Close(fd)
-			require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, size))
-			require.NoError(t, unix.Sendto(fd, all, 0, &unix.SockaddrInet4{Addr: [4]byte{172, 18, 1, 11}, Port: dataplane.VXLANPort}))
-		})
+		x.sendAsOne(t, packets...)
 	}
 	me, here, there := x.pod.IP, x.here.IP, x.there.IP
 	about := nstest.IPv4(here, there, unix.IPPROTO_UDP, nstest.UDP(9, 9, make([]byte, 44)))
@@ -95,6 +87,79 @@ func TestHostileSegments(t *testing.T) {
 	x.hub.ns.Run("nft flush chain ip " + dataplane.GatewayOwner.Antispoof + " " + dataplane.AntispoofArriving)
 	forged()
 	require.Eventually(t, func() bool { return has(7202, 7205, 7206, 7208, 7209, 7211, 7215) && errors() }, 10*time.Second, 50*time.Millisecond, "without the rules: %s", seen())
+}
+
+// A member reaches neither the gateway itself by IPv6, which cables do not carry, nor the table of neighbours by ARP, whether the frames come alone or
+// hidden behind a true packet. The gateway's neighbours stay as they are.
+func TestHostileFrames(t *testing.T) {
+	x := newTransit(t, vxlan.Driver{}, vxlan.Driver{})
+	keepSegments(x)
+	const own = "fd00::11"
+	x.hub.ns.Run("ip addr add " + own + "/128 dev lo")
+	x.hub.ns.Run("nft 'table ip6 seen { set ports { type inet_service; flags dynamic; size 99; }; chain in { type filter hook input priority 0; udp dport 7301-7309 add @ports { udp dport }; }; }'")
+	x.here.NS.Run("nft 'table ip seen { chain in { type filter hook prerouting priority 0; udp dport 7300 counter; }; }'")
+	frame := func(etherType uint16, to string, packet []byte) []byte {
+		b := nstest.VXLAN(dataplane.CableVNI, to, append(packet, make([]byte, 100-len(packet))...))
+		binary.BigEndian.PutUint16(b[20:], etherType)
+		return b
+	}
+	ipv6 := func(dst string, port int) []byte {
+		b := []byte{0x60, 0, 0, 0, 0, 60, unix.IPPROTO_UDP, 64}
+		b = slices.Concat(b, netip.MustParseAddr("fd00::12").AsSlice(), netip.MustParseAddr(dst).AsSlice())
+		return append(b, nstest.UDP(9, port, make([]byte, 52))...)
+	}
+	const fake = "241.7.7.7" // a gateway that does not exist
+	arp := func(operation byte, from netip.Addr, mac byte) []byte {
+		b := append([]byte{0, 1, 8, 0, 6, 4, 0, operation, 2, 0, 0, 0, 0, mac}, from.AsSlice()...)
+		return slices.Concat(b, make([]byte, 6), x.in.From.AsSlice())
+	}
+	mac, all := x.mac(), "ff:ff:ff:ff:ff:ff"
+	frames := map[string][]byte{
+		"IPv6":                      frame(unix.ETH_P_IPV6, mac, ipv6(own, 7301)),
+		"IPv6 for all nodes":        frame(unix.ETH_P_IPV6, all, ipv6("ff02::1", 7302)),
+		"an ARP request":            frame(unix.ETH_P_ARP, mac, arp(1, netip.MustParseAddr(fake), 1)),
+		"an ARP request to all":     frame(unix.ETH_P_ARP, all, arp(1, netip.MustParseAddr("241.7.7.8"), 1)),
+		"an ARP reply":              frame(unix.ETH_P_ARP, mac, arp(2, netip.MustParseAddr("241.7.7.9"), 1)),
+		"an ARP reply of the other": frame(unix.ETH_P_ARP, mac, arp(2, x.out.IP, 9)),
+	}
+	honest := nstest.VXLAN(dataplane.CableVNI, mac, nstest.IPv4(x.pod.IP, x.here.IP, unix.IPPROTO_UDP, nstest.UDP(9, 7300, make([]byte, 72))))
+	send := func() {
+		for _, f := range frames {
+			x.sendAsOne(t, f)
+			x.sendAsOne(t, honest, f, f, honest)
+		}
+	}
+	neighbours := func() string { return x.hub.ns.Run("ip neigh show dev " + x.in.Device) }
+	reached := func() string { return x.hub.ns.Run("nft list set ip6 seen ports") }
+	before := neighbours()
+	send()
+	require.Eventually(t, func() bool { return countOf(x.here.NS.Run("nft list table ip seen")) == 2*len(frames) }, 10*time.Second, 50*time.Millisecond, "true packets")
+	require.NotContains(t, reached(), "elements")
+	require.Equal(t, before, neighbours())
+
+	x.hub.ns.Run("nft delete table ip6 " + dataplane.GatewayOwner.Antispoof + "; sysctl -qw net.ipv4.conf." + x.in.Device + ".arp_ignore=0")
+	send()
+	require.Eventually(t, func() bool {
+		return strings.Contains(reached(), "7301") && strings.Contains(reached(), "7302") && strings.Contains(neighbours(), fake)
+	}, 10*time.Second, 50*time.Millisecond, "without the table and the setting: %s %s", reached(), neighbours())
+}
+
+// mac returns the MAC address of the hub's device to the first spoke.
+func (x *transit) mac() string {
+	return strings.Fields(strings.SplitAfter(x.hub.ns.Run("ip -o link show dev "+x.in.Device), "link/ether ")[1])[0]
+}
+
+// sendAsOne sends VXLAN packets from the first spoke to the hub as one packet, which the kernel separates. All except the last must be as long as
+// the first.
+func (x *transit) sendAsOne(t *testing.T, packets ...[]byte) {
+	t.Helper()
+	x.from.ns.Do(func() {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		require.NoError(t, err)
+		defer unix.Close(fd)
+		require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, len(packets[0])))
+		require.NoError(t, unix.Sendto(fd, slices.Concat(packets...), 0, &unix.SockaddrInet4{Addr: [4]byte{172, 18, 1, 11}, Port: dataplane.VXLANPort}))
+	})
 }
 
 // Of true traffic nothing is dropped where packets that are yet to be segmented arrive as they are: neither segments of TCP inside VXLAN packets, nor

@@ -36,7 +36,8 @@ func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable
 	objs := []dataplane.Object{
 		dataplane.VXLAN{
 			Name: t.Device, Dev: t.Over, MAC: mac, VNI: t.VNI, Local: t.Local, Port: t.Port, SourcePort: t.SourcePort, MTU: t.MTU,
-			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1}, // echoes come back with the gateway's own address
+			// Echoes come back with the gateway's own address. All neighbours are permanent.
+			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8},
 		},
 		dataplane.Addr{Dev: t.Device, Prefix: netip.PrefixFrom(own, 8)},
 		dataplane.FDB{Dev: t.Device, MAC: peerMAC, Dst: outer, Guard: t.Guard},

@@ -92,7 +92,7 @@ ip nexthop replace id 286392843 dev submariner
 `,
 		},
 		{name: "combined", driver: Combined{}, peers: []byte{2}, want: device + `ip link add vxlan-wireguard address 02:73:f6:12:01:0b mtu 1390 up type vxlan id 1000 local 244.18.1.11 dstport 4503 nolearning dev submariner
-sysctl -w net.ipv4.conf.vxlan-wireguard.rp_filter=2 net.ipv4.conf.vxlan-wireguard.forwarding=1 net.ipv4.conf.vxlan-wireguard.accept_local=1
+sysctl -w net.ipv4.conf.vxlan-wireguard.rp_filter=2 net.ipv4.conf.vxlan-wireguard.forwarding=1 net.ipv4.conf.vxlan-wireguard.accept_local=1 net.ipv4.conf.vxlan-wireguard.arp_ignore=8
 ip addr add 244.18.1.11/8 dev submariner
 ip addr add 246.18.1.11/8 dev vxlan-wireguard
 ` + peer2 + ` endpoint 172.18.2.11:4501 persistent-keepalive 0 allowed-ips 244.18.2.11/32

@@ -20,7 +20,7 @@ import (
 type antispoofs struct{ *Host }
 
 // antispoofsNeed names the kernel features that antispoofing requires.
-const antispoofsNeed = "nftables with fib expressions"
+const antispoofsNeed = "nftables with fib expressions, and for IPv6 if it has IPv6"
 
 func (s antispoofs) list() ([]dataplane.Object, error) {
 	return s.listTable(s.owner.Antispoof, &s.ipt.antispoofSeen, func() (dataplane.Object, error) { return s.read() })
@@ -63,7 +63,10 @@ func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Anti
 	case s.replace(have, w) == nil:
 		return nil
 	}
-	return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return create(tx, table, w) })
+	return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error {
+		s.putIPv6(tx, w)
+		return create(tx, table, w)
+	})
 }
 
 // intact returns the table as it was observed, or as it is if nftables has changed since. It reports
@@ -89,7 +92,7 @@ func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 	return s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
 		tx.FlushTable(table)
 		for _, name := range missing(dataplane.AntispoofChains, want.Chains()) {
-			switch _, _, err := s.tableChain(table.Name, name); {
+			switch _, _, err := s.tableChain(family4, table.Name, name); {
 			case err == nil:
 				tx.DelChain(&nftables.Chain{Table: table, Name: name})
 			case !netlink.Gone(err):
@@ -109,6 +112,7 @@ func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 			tx.DelSet(sets[name])
 		}
 		addRules(tx, table, want)
+		s.putIPv6(tx, want)
 		return nil
 	})
 }
@@ -185,13 +189,18 @@ func create(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) err
 	return nil
 }
 
-// addRules adds the chains with all rules. What refers to a set does so by its name.
+// addRules adds the chains of the table's family with all rules. What refers to a set does so by its name.
 func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 	var chains []*nftables.Chain
-	for _, name := range w.Chains() {
+	others := func(chain string) bool { return families[dataplane.AntispoofFamily(chain)] != table.Family }
+	for _, name := range slices.DeleteFunc(w.Chains(), others) {
 		chains = append(chains, addChain(tx, table, name))
 	}
-	rules, sets := w.Rules(), setsOf(table)
+	rules := slices.DeleteFunc(w.Rules(), func(r dataplane.AntispoofRule) bool { return others(r.Chain) })
+	sets, holds := setsOf(table), len(chains)
+	if table.Family == family4 {
+		holds += len(setNames(w))
+	}
 	for _, chain := range chains {
 		place := 0
 		for _, r := range rules {
@@ -201,7 +210,7 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 			place++
 			tx.AddRule(&nftables.Rule{
 				Table: table, Chain: chain, Exprs: exprs(r, sets),
-				UserData: userdata.AppendString(nil, userdata.TypeComment, ruleComment(place, len(rules), len(setNames(w))+len(chains), w.Fingerprint())),
+				UserData: userdata.AppendString(nil, userdata.TypeComment, ruleComment(place, len(rules), holds, w.Fingerprint())),
 			})
 		}
 	}
@@ -283,7 +292,8 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 }
 
 func (s antispoofs) del(old dataplane.Object) error {
-	return s.delTable(old.(dataplane.Antispoof).Table, antispoofsNeed)
+	table := old.(dataplane.Antispoof).Table
+	return errors.Join(s.delTable(family4, table, antispoofsNeed), s.delTable(family6, table, antispoofsNeed))
 }
 
 // maskedElements calls do with elements of the set "masked", some at a time.

@@ -20,9 +20,8 @@ import (
 // errorExprs returns the expressions of a match about ICMP; nil if it is another match. A packet that is too short does not match.
 func errorExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	const (
-		reg       = unix.NFT_REG_1
-		noOptions = 0x45   // version 4, 5 words
-		offset    = 0x1fff // of a fragment
+		reg    = unix.NFT_REG_1
+		offset = 0x1fff // of a fragment
 	)
 	is := func(op expr.CmpOp, b ...byte) expr.Any { return &expr.Cmp{Op: op, Register: reg, Data: b} }
 	between := func(r dataplane.Range) []expr.Any {
@@ -44,25 +43,11 @@ func errorExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return carried(&expr.Payload{DestRegister: unix.NFT_REG32_01, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4}, m.SenderBits, sets[dataplane.AntispoofSetInner])
 	case m.ErrorTo.IsValid():
 		return []expr.Any{inside(reg, dataplane.ErrorDestination, 4), is(expr.CmpOpEq, m.ErrorTo.AsSlice()...)}
-	case m.InnerICMP:
-		return []expr.Any{inside(reg, dataplane.InnerProtocolOffset, 1), is(expr.CmpOpEq, unix.IPPROTO_ICMP)}
-	case m.InnerRest, m.Rest:
-		field := inside(reg, dataplane.InnerFragmentOffset, 2)
-		if m.Rest {
-			field = &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: fragmentOffset, Len: 2}
-		}
+	case m.Rest:
 		return []expr.Any{
-			field,
+			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: fragmentOffset, Len: 2},
 			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, offset), Xor: make([]byte, 2)}, is(expr.CmpOpNeq, 0, 0),
 		}
-	case m.InnerOptions:
-		return []expr.Any{inside(reg, dataplane.InnerHeaderOffset, 1), is(expr.CmpOpNeq, noOptions)}
-	case m.InnerTypes.Max != 0:
-		return append([]expr.Any{inside(reg, dataplane.InnerICMPOffset, 1)}, between(m.InnerTypes)...)
-	case m.InnerErrorTo.IsValid():
-		return []expr.Any{inside(reg, dataplane.InnerErrorOffset, 4), is(expr.CmpOpEq, m.InnerErrorTo.AsSlice()...)}
-	case m.InnerErrorBits != 0:
-		return senderOf(dataplane.InnerErrorOffset, m.InnerErrorBits, sets)
 	}
 	return nil
 }

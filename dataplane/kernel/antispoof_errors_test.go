@@ -37,10 +37,7 @@ func TestHostileErrorNetworks(t *testing.T) {
 	for range 10 {
 		a := dataplane.Antispoof{
 			Table: "submariner-gateway-antispoof", Ports: []int{4502}, Out: []string{"subvx-*"}, Own: []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.31.0.1/32")},
-			Clusters: []dataplane.ClusterNet{{Net: cidr("172.30.0.0/24"), Cluster: "c"}},
-		}
-		if r.IntN(2) == 0 {
-			a.Inside = []string{"vx"}
+			Clusters: []dataplane.ClusterNet{{Net: cidr("172.30.0.0/24"), Cluster: "c"}}, Inside: []string{"vx"},
 		}
 		var inner []netip.Prefix
 		for _, o := range outers {

@@ -172,14 +172,8 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return compareAt(expr.PayloadBaseTransportHeader, dataplane.InnerSourceOffset, expr.CmpOpNeq, m.InnerNot)
 	case m.InnerNotIn != "":
 		return lookupInner(dataplane.InnerSourceOffset, sets[m.InnerNotIn], true)
-	case m.InnerTo.IsValid():
-		return compareAt(expr.PayloadBaseTransportHeader, dataplane.InnerDestinationOffset, expr.CmpOpEq, m.InnerTo)
-	case m.InnerToNot.IsValid():
-		return compareAt(expr.PayloadBaseTransportHeader, dataplane.InnerDestinationOffset, expr.CmpOpNeq, m.InnerToNot)
 	case m.InnerToIn != "":
 		return lookupInner(dataplane.InnerDestinationOffset, sets[m.InnerToIn], false)
-	case m.InnerToNotIn != "":
-		return lookupInner(dataplane.InnerDestinationOffset, sets[m.InnerToNotIn], true)
 	case m.InnerSameIn != "":
 		s := sets[m.InnerSameIn]
 		return []expr.Any{

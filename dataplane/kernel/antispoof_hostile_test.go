@@ -119,10 +119,7 @@ X`)
 	}
 	sizes := []int{0, 1, 3, 4, 5, 6, 40}
 	for range 12 {
-		a := dataplane.Antispoof{Table: "submariner-gateway-antispoof", Ports: []int{4502}, Usual: []string{"vx"}, In: []string{"vx", "subvx-*"}, Out: []string{"subvx-*"}}
-		if r.IntN(2) == 0 {
-			a.Inside = []string{"vx"}
-		}
+		a := dataplane.Antispoof{Table: "submariner-gateway-antispoof", Ports: []int{4502}, Usual: []string{"vx"}, In: []string{"vx", "subvx-*"}, Out: []string{"subvx-*"}, Inside: []string{"vx"}}
 		var all []netip.Prefix
 		for _, o := range outers {
 			nets := oddNets(r, r.IntN(6), false)

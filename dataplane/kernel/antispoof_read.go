@@ -19,12 +19,18 @@ import (
 func (s antispoofs) read() (dataplane.Antispoof, error) {
 	o := dataplane.Antispoof{Table: s.owner.Antispoof}
 	var err error
-	o.Seen, err = s.tableFingerprint(o.Table, func(chain string) bool {
+	o.Seen, err = s.tableFingerprint(family4, o.Table, func(chain string) bool {
 		hook, _ := dataplane.AntispoofHook(chain)
 		return hook != ""
 	})
+	if netlink.Gone(err) && s.has(family6, o.Table) {
+		return dataplane.Antispoof{Table: o.Table, Seen: damaged}, nil
+	}
 	if err != nil || o.Seen == damaged {
 		return o, err
+	}
+	if whole, err := s.wholeIPv6(o); err != nil || !whole {
+		return dataplane.Antispoof{Table: o.Table, Seen: damaged}, err
 	}
 	return o, s.readSets(&o)
 }
@@ -32,7 +38,7 @@ func (s antispoofs) read() (dataplane.Antispoof, error) {
 // readSets reads the elements of the sets. A set that does not exist has none.
 func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 	read := func(name string) ([][]byte, error) {
-		msgs, err := s.nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
+		msgs, err := s.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
 		if netlink.Gone(err) {
 			return nil, nil
 		}

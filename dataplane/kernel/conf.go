@@ -21,6 +21,7 @@ const (
 	confForwarding = 1 // IPV4_DEVCONF_FORWARDING, linux/ip.h; the array starts with this one
 	confRPFilter   = 8 // IPV4_DEVCONF_RP_FILTER
 
+	confARPIgnore   = 19 // IPV4_DEVCONF_ARP_IGNORE
 	confAcceptLocal = 23 // IPV4_DEVCONF_ACCEPT_LOCAL
 )
 
@@ -36,7 +37,7 @@ func readConf(link []byte) (c dataplane.Conf) {
 			}
 			for t, conf := range netlink.Attrs(inet) {
 				if at := func(i int) int { return int(netlink.U32(conf[4*(i-1):])) }; t == inetConf && len(conf) >= 4*confAcceptLocal {
-					c.Forwarding, c.RPFilter, c.AcceptLocal = at(confForwarding), at(confRPFilter), at(confAcceptLocal)
+					c.Forwarding, c.RPFilter, c.AcceptLocal, c.ARPIgnore = at(confForwarding), at(confRPFilter), at(confAcceptLocal), at(confARPIgnore)
 				}
 			}
 		}
@@ -49,6 +50,7 @@ func putConf(b []byte, c dataplane.Conf) []byte {
 	conf := netlink.PutU32(nil, confForwarding, uint32(c.Forwarding))
 	conf = netlink.PutU32(conf, confRPFilter, uint32(c.RPFilter))
 	conf = netlink.PutU32(conf, confAcceptLocal, uint32(c.AcceptLocal))
+	conf = netlink.PutU32(conf, confARPIgnore, uint32(c.ARPIgnore))
 	inet := netlink.PutAttr(nil, inetConf|unix.NLA_F_NESTED, conf)
 	spec := netlink.PutAttr(nil, unix.AF_INET|unix.NLA_F_NESTED, inet)
 	return netlink.PutAttr(b, unix.IFLA_AF_SPEC|unix.NLA_F_NESTED, spec)

@@ -106,7 +106,7 @@ func (s globalnets) change(table string, do func(*nftables.Conn, *nftables.Table
 
 func (s globalnets) del(old dataplane.Object) error {
 	s.ipt.globalnetLeft = dataplane.Globalnet{}
-	return s.delTable(old.(dataplane.Globalnet).Table, globalnetsNeed)
+	return s.delTable(family4, old.(dataplane.Globalnet).Table, globalnetsNeed)
 }
 
 // addGlobalnetRules adds all rules to the chains.

@@ -109,7 +109,7 @@ func alterMap[T interface{ Compare(T) int }](tx *nftables.Conn, m *nftables.Set,
 func (s globalnets) read() (dataplane.Globalnet, error) {
 	o := dataplane.Globalnet{Table: s.owner.Globalnet}
 	var err error
-	o.Seen, err = s.tableFingerprint(o.Table, func(chain string) bool {
+	o.Seen, err = s.tableFingerprint(family4, o.Table, func(chain string) bool {
 		_, hook, _ := dataplane.GlobalnetHook(chain)
 		return hook != ""
 	})
@@ -191,7 +191,7 @@ func (s globalnets) readMaps(o *dataplane.Globalnet) (intact bool, err error) {
 		},
 	}
 	for _, name := range dataplane.GlobalnetMaps() {
-		msgs, err := s.nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
+		msgs, err := s.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
 		if netlink.Gone(err) {
 			return false, nil // another program has made the table
 		}

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"testing"
@@ -19,13 +20,17 @@ import (
 // The settings that are written over netlink are the settings that sysctl shows.
 func TestConf(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	for _, c := range []dataplane.Conf{{RPFilter: 2, Forwarding: 1}, {RPFilter: 1}, {Forwarding: 1}, {}} {
+	for _, c := range []dataplane.Conf{{RPFilter: 2, Forwarding: 1}, {RPFilter: 1}, {Forwarding: 1}, {ARPIgnore: 8}, {}} {
 		v := dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: 4500, MTU: 1450, Conf: c}
 		settle(t, ns, h, state(t, v))
-		got := ns.Run("cat /proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter /proc/sys/net/ipv4/conf/vxlan-tunnel/forwarding")
-		require.Equal(t, []byte{byte('0' + c.RPFilter), '\n', byte('0' + c.Forwarding), '\n'}, []byte(got))
+		got := ns.Run("cat /proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter /proc/sys/net/ipv4/conf/vxlan-tunnel/forwarding /proc/sys/net/ipv4/conf/vxlan-tunnel/arp_ignore")
+		require.Equal(t, fmt.Sprintf("%d\n%d\n%d\n", c.RPFilter, c.Forwarding, c.ARPIgnore), got)
 	}
 	require.Equal(t, "0\n", ns.Run("cat /proc/sys/net/ipv4/conf/all/rp_filter"), "other devices are left alone")
+	ns.Run("echo 2 >/proc/sys/net/ipv4/conf/vxlan-tunnel/arp_ignore") // the kernel reports no change
+	v := dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: 4500, MTU: 1450}
+	require.Len(t, settle(t, ns, h, state(t, v)), 1)
+	require.Equal(t, "0\n", ns.Run("cat /proc/sys/net/ipv4/conf/vxlan-tunnel/arp_ignore"))
 }
 
 // A device that can be changed in place is not recreated: it keeps its index.

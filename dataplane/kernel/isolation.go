@@ -40,7 +40,7 @@ func clusterElements(nets []dataplane.ClusterNet, do func([]nftables.SetElement)
 
 // Drops implements dataplane.DropCounter. Linux counts since version 5.7.
 func (h *Host) Drops() (map[string]uint64, error) {
-	msgs, err := h.nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP,
+	msgs, err := h.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP,
 		unix.NFTA_SET_ELEM_LIST_TABLE, h.owner.Antispoof, unix.NFTA_SET_ELEM_LIST_SET, dataplane.AntispoofSetClusters)
 	if err != nil && !netlink.Gone(err) {
 		return nil, fmt.Errorf("reading the counters of table %s: %w", h.owner.Antispoof, err)

@@ -117,7 +117,10 @@ func Forward(names []string) error {
 		return err
 	}
 	defer h.conn.Close()
-	return errors.Join(h.setConfs(names, func(dataplane.Conf) dataplane.Conf { return dataplane.Conf{Forwarding: 1} }), noFilter())
+	return errors.Join(h.setConfs(names, func(c dataplane.Conf) dataplane.Conf {
+		c.Forwarding, c.RPFilter = 1, 0
+		return c
+	}), noFilter())
 }
 
 // StopForwarding makes the kernel of the calling thread's network namespace forward nothing, unless it has a table of nftables, which then
@@ -132,7 +135,7 @@ func StopForwarding(unless string) error {
 		return err
 	}
 	defer h.conn.Close()
-	switch _, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, unless); {
+	switch _, err := h.nft(family4, unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, unless); {
 	case err == nil:
 		return nil
 	case !netlink.Gone(err):

@@ -26,6 +26,8 @@ const (
 	nftBatch = 500
 	// nftBuffer holds the messages of one transaction, about 50 bytes an element.
 	nftBuffer = 16 << 20
+
+	family4, family6 = nftables.TableFamilyIPv4, nftables.TableFamilyIPv6
 )
 
 // nftSeen is the object of a table when it was read last, and nftables' generation then.
@@ -48,7 +50,7 @@ func (h *Host) listTable(table string, seen *nftSeen, read func() (dataplane.Obj
 	switch o, err := read(); {
 	case err == nil:
 		out = append(out, o)
-	case !netlink.Gone(err) && !without4(err):
+	case !netlink.Gone(err) && !lacksFamily(err):
 		return nil, fmt.Errorf("listing table %s: %w", table, err)
 	}
 	*seen = nftSeen{objects: out}
@@ -68,15 +70,15 @@ func (seen *nftSeen) became(o dataplane.Object, generation uint32) {
 }
 
 // delTable removes a table. It is no error if the table does not exist.
-func (h *Host) delTable(table, needs string) error {
-	if _, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table); netlink.Gone(err) {
+func (h *Host) delTable(family nftables.TableFamily, table, needs string) error {
+	if _, err := h.nft(family, unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table); netlink.Gone(err) {
 		return nil
 	}
 	tx, err := transaction()
 	if err != nil {
 		return fmt.Errorf("removing table %s: %w", table, err)
 	}
-	tx.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: table})
+	tx.DelTable(&nftables.Table{Family: family, Name: table})
 	return h.flushTable(tx, "removing", table, needs)
 }
 
@@ -97,21 +99,21 @@ func (h *Host) flushTable(tx *nftables.Conn, what, table, needs string) error {
 	switch err := tx.Flush(); {
 	case err == nil:
 		return nil
-	case without4(err) || errors.Is(err, unix.ENOENT):
+	case lacksFamily(err) || errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%s table %s: %w: does the kernel have %s?", what, table, err, needs)
 	default:
 		return fmt.Errorf("%s table %s: %w", what, table, err)
 	}
 }
 
-// without4 reports whether err means that the kernel has no nftables, or none for IPv4.
-func without4(err error) bool {
+// lacksFamily reports whether err means that the kernel has no nftables, or none for the family.
+func lacksFamily(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
 }
 
 // nft sends a request about a table and returns the answers.
-func (h *Host) nft(typ, flags int, attributes ...any) ([][]byte, error) {
-	q := netlink.NetfilterHeader(unix.AF_INET)
+func (h *Host) nft(family nftables.TableFamily, typ, flags int, attributes ...any) ([][]byte, error) {
+	q := netlink.NetfilterHeader(uint8(family))
 	for i := 0; i < len(attributes); i += 2 {
 		q = netlink.PutString(q, uint16(attributes[i].(int)), attributes[i+1].(string))
 	}
@@ -123,8 +125,8 @@ func (h *Host) nft(typ, flags int, attributes ...any) ([][]byte, error) {
 }
 
 // tableHolds returns the number of sets and chains in a table; -1 if the table is dormant.
-func (h *Host) tableHolds(table string) (int, error) {
-	msgs, err := h.nft(unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table)
+func (h *Host) tableHolds(family nftables.TableFamily, table string) (int, error) {
+	msgs, err := h.nft(family, unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table)
 	if err != nil {
 		return 0, err
 	}
@@ -144,8 +146,8 @@ func (h *Host) tableHolds(table string) (int, error) {
 
 // tableChain reports whether a chain of a table has a hook, and whether it accepts the packets for
 // which no rule decides.
-func (h *Host) tableChain(table, name string) (hooked, accepts bool, err error) {
-	msgs, err := h.nft(unix.NFT_MSG_GETCHAIN, 0, unix.NFTA_CHAIN_TABLE, table, unix.NFTA_CHAIN_NAME, name)
+func (h *Host) tableChain(family nftables.TableFamily, table, name string) (hooked, accepts bool, err error) {
+	msgs, err := h.nft(family, unix.NFT_MSG_GETCHAIN, 0, unix.NFTA_CHAIN_TABLE, table, unix.NFTA_CHAIN_NAME, name)
 	if err != nil {
 		return false, false, err
 	}
@@ -170,12 +172,12 @@ func ruleComment(place, all, holds int, fingerprint string) string {
 // tableFingerprint returns the fingerprint of the plan of a table, by the comments of its rules; "damaged" if
 // rules, chains or sets were added or removed, or if a chain is hooked otherwise than planned or drops
 // packets for which no rule decides.
-func (h *Host) tableFingerprint(table string, planned func(chain string) (hooked bool)) (string, error) {
-	holds, err := h.tableHolds(table)
+func (h *Host) tableFingerprint(family nftables.TableFamily, table string, planned func(chain string) (hooked bool)) (string, error) {
+	holds, err := h.tableHolds(family, table)
 	if err != nil {
 		return damaged, err
 	}
-	msgs, err := h.nft(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, table)
+	msgs, err := h.nft(family, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, table)
 	if err != nil {
 		return damaged, err
 	}
@@ -197,7 +199,7 @@ func (h *Host) tableFingerprint(table string, planned func(chain string) (hooked
 		seen = fingerprint
 	}
 	for name := range place {
-		hooked, accepts, err := h.tableChain(table, name)
+		hooked, accepts, err := h.tableChain(family, table, name)
 		if err != nil {
 			return damaged, netlink.OrGone(err)
 		}

@@ -29,7 +29,7 @@ func (s returns) list() ([]dataplane.Object, error) {
 func (s returns) read() (dataplane.Returns, error) {
 	o := dataplane.Returns{Table: s.owner.Returns}
 	var err error
-	o.Seen, err = s.tableFingerprint(o.Table, func(chain string) bool {
+	o.Seen, err = s.tableFingerprint(family4, o.Table, func(chain string) bool {
 		_, hook := dataplane.ReturnsHook(chain)
 		return hook != ""
 	})
@@ -67,7 +67,7 @@ func (s returns) put(_, want dataplane.Object) error {
 }
 
 func (s returns) del(old dataplane.Object) error {
-	return s.delTable(old.(dataplane.Returns).Table, returnsNeed)
+	return s.delTable(family4, old.(dataplane.Returns).Table, returnsNeed)
 }
 
 func returnsChain(t *nftables.Table, name string) *nftables.Chain {

@@ -76,5 +76,5 @@ func (s sources) put(_, want dataplane.Object) error {
 }
 
 func (s sources) del(old dataplane.Object) error {
-	return s.delTable(old.(dataplane.Sources).Table, sourcesNeed)
+	return s.delTable(family4, old.(dataplane.Sources).Table, sourcesNeed)
 }

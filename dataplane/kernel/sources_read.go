@@ -26,7 +26,7 @@ func (s sources) read() (dataplane.Sources, error) {
 	if !intact {
 		return blank, nil
 	}
-	msgs, err := s.nft(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, o.Table)
+	msgs, err := s.nft(family4, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, o.Table)
 	if err != nil {
 		return o, err
 	}
@@ -50,7 +50,7 @@ func (s sources) read() (dataplane.Sources, error) {
 	if len(msgs)%2 != 0 {
 		return blank, nil
 	}
-	msgs, err = s.nft(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table,
+	msgs, err = s.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table,
 		unix.NFTA_SET_ELEM_LIST_SET, sourcesSet)
 	o.Remote = readNets(msgs)
 	return o, err
@@ -58,10 +58,10 @@ func (s sources) read() (dataplane.Sources, error) {
 
 // intact reports whether the table holds our set and chain, and nothing else.
 func (s sources) intact() (bool, error) {
-	holds, err := s.tableHolds(s.owner.NFTable)
+	holds, err := s.tableHolds(family4, s.owner.NFTable)
 	if err != nil || holds != sourcesHolds {
 		return false, err
 	}
-	hooked, accepts, err := s.tableChain(s.owner.NFTable, sourcesChain)
+	hooked, accepts, err := s.tableChain(family4, s.owner.NFTable, sourcesChain)
 	return hooked && accepts, netlink.OrGone(err)
 }

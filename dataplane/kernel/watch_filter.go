@@ -121,7 +121,7 @@ var hooks = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
 // nftNews reports whether a message of nftables matters, in which iptables keeps its rules.
 func nftNews(m syscall.NetlinkMessage) bool {
-	if len(m.Data) < nl.SizeofNfgenmsg || m.Data[0] != unix.AF_INET && m.Data[0] != nfprotoInet || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
+	if len(m.Data) < nl.SizeofNfgenmsg || !slices.Contains([]byte{unix.AF_INET, unix.AF_INET6, nfprotoInet}, m.Data[0]) || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false
 	}
 	for t, v := range netlink.Attrs(m.Data[nl.SizeofNfgenmsg:]) {
@@ -131,6 +131,9 @@ func nftNews(m syscall.NetlinkMessage) bool {
 		}) {
 			return true
 		}
+	}
+	if m.Data[0] == unix.AF_INET6 {
+		return false // iptables is about IPv4
 	}
 	var name uint16
 	switch m.Header.Type & 0xff {
