@@ -39,12 +39,13 @@ func newCNFKernel() (cnf.Kernel, error) {
 		return cnf.Kernel{}, err
 	}
 	return cnf.Kernel{
-		Target:      func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) },
-		Network:     kernel.ReadNetwork,
-		Connections: kernel.Connections,
-		Neighbours:  kernel.Neighbours,
-		Watch:       kernel.WatchNetwork,
-		Forward:     kernel.Forward,
+		Target:          func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) },
+		Network:         kernel.ReadNetwork,
+		Connections:     kernel.Connections,
+		Neighbours:      kernel.Neighbours,
+		Watch:           kernel.WatchNetwork,
+		MarkConnections: kernel.MarkConnections,
+		Forward:         kernel.Forward,
 	}, nil
 }
 

@@ -23,6 +23,7 @@ var _ dataplane.FlowCounter = (*Host)(nil)
 
 // From linux/netfilter/nfnetlink_conntrack.h, which x/sys/unix does not have.
 const (
+	ctNew    = 0 // IPCTNL_MSG_CT_NEW
 	ctGet    = 1 // IPCTNL_MSG_CT_GET
 	ctDelete = 2 // IPCTNL_MSG_CT_DELETE
 
@@ -30,8 +31,10 @@ const (
 	ctaTupleReply = 2
 	ctaProtoInfo  = 4
 	ctaTimeout    = 7 // seconds, 32 bits
+	ctaMark       = 8
 	ctaID         = 12
 	ctaZone       = 18
+	ctaMarkMask   = 21
 
 	ctaTupleIP    = 1
 	ctaTupleProto = 2

@@ -80,37 +80,11 @@ func (gone datagramsTo) match(original, reply dataplane.Flow) bool {
 	return original.Proto == protocol(unix.IPPROTO_UDP) && gone[service{original.Dst, reply.Src}]
 }
 
-// mostEnded bounds the memory for entries that are about to be deleted: whoever can send packets decides how many there are.
-const mostEnded = 10000
-
 // deleteFlows deletes the conntrack entries whose two directions match.
 func (h *Host) deleteFlows(match func(original, reply dataplane.Flow) bool) error {
-	for pass, passes := 0, 1; pass < passes; pass++ { // new ones that match may come all the time
-		found, n, err := h.someFlows(match)
-		if err != nil {
-			return err
-		}
-		if pass == 0 {
-			passes = (n + mostEnded - 1) / mostEnded
-		}
-		for _, entry := range found {
-			if _, err := h.conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_ACK, entry); err != nil && !netlink.Gone(err) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// someFlows returns entries that match, at most mostEnded, and how many there are: the messages that delete them, without their
-// types. It keeps no other entry in memory.
-func (h *Host) someFlows(match func(original, reply dataplane.Flow) bool) (found [][]byte, n int, err error) {
-	err = h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(m []byte) {
-		if len(m) < unix.SizeofNlAttr {
-			return
-		}
+	return changeEntries(h.conn, ctDelete, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) []byte {
 		var original, reply dataplane.Flow
-		for typ, v := range netlink.Attrs(m[unix.SizeofNlAttr:]) {
+		for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
 			switch typ {
 			case ctaTupleOrig:
 				original, _ = parseTuple(v)
@@ -119,25 +93,8 @@ func (h *Host) someFlows(match func(original, reply dataplane.Flow) bool) (found
 			}
 		}
 		if !match(original, reply) {
-			return
+			return nil
 		}
-		if n++; len(found) < mostEnded {
-			found = append(found, deletion(m))
-		}
+		return sameEntry(entry)
 	})
-	return found, n, err
-}
-
-// deletion returns the message that deletes an entry, without its type.
-func deletion(entry []byte) []byte {
-	out := netlink.NetfilterHeader(unix.AF_INET)
-	for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
-		switch typ {
-		case ctaTupleOrig:
-			out = netlink.PutAttr(out, typ|unix.NLA_F_NESTED, v)
-		case ctaID, ctaZone:
-			out = netlink.PutAttr(out, typ, v)
-		}
-	}
-	return out
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/dataplane"
+	"subctl/sdewan/rest"
 )
 
 // Tunnels for networks in which the CNF itself has no address, such as those behind another router of its LAN. It takes none of their addresses
@@ -17,6 +18,7 @@ func TestIPsecNetworkWithoutAnAddress(t *testing.T) {
 	pair(hub, edge)
 	hub.app.Run("ip addr add 10.1.0.128/24 dev eth0; ip addr add 10.1.0.130/24 dev eth0; ip addr add 10.1.1.7/24 dev eth0")
 	hub.ns.Run("ip route add 10.1.1.0/24 via 10.1.0.2")
+	reached := ""
 	// Also a single host, and a network of which the first address is a host's; and again while there is a tunnel.
 	for network, hosts := range map[string]string{"10.1.0.128/25": "10.1.0.130 10.1.0.128", "10.1.1.7": "10.1.1.7"} {
 		hub.config.Remotes[0].Connections[0].LocalSubnet = network
@@ -26,14 +28,35 @@ func TestIPsecNetworkWithoutAnAddress(t *testing.T) {
 		edge.up()
 		hub.up()
 		for _, host := range strings.Fields(hosts) {
+			reached = host
 			edge.private(edge.app, host, true)
 			hub.private(hub.app, "-I "+host+" 10.2.0.2", true)
 			hub.ns.Run("ping -c1 -W2 " + host)
 			require.NotContains(t, hub.ns.Run("ip route get "+host), "local", "the CNF takes the address of a host")
 		}
 		require.Empty(t, hub.sync(), "a second sync has nothing to do")
+		if hub.world.IPsec.Name != dataplane.EngineKernel {
+			require.Equal(t, 1, strings.Count(hub.ns.Run("ip -4 addr show dev "+dataplane.CNFStandInDevice), "inet "), "an address of a former network stays")
+		}
 	}
 	require.Contains(t, hub.ns.Run("ip route get 10.2.0.2"), "src 10.1.0.1 ", "the sources of the CNF's own packets are its own addresses")
+	if hub.world.IPsec.Name == dataplane.EngineKernel {
+		return
+	}
+	// The address goes with its connection, while there is another one.
+	standsIn := func() string {
+		return hub.ns.Run("ip -4 addr show dev " + dataplane.CNFStandInDevice + "; ip route show table all dev " + dataplane.CNFStandInDevice)
+	}
+	other := hub.config.Remotes[0]
+	other.Name, other.RemoteID, other.Connections = "other", "other.test", []rest.Connection{{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "10.9.0.0/24", RemoteSubnet: "10.3.0.0/24"}}
+	hub.config.Remotes = append(hub.config.Remotes, other)
+	hub.sync()
+	require.Contains(t, standsIn(), "10.9.0.0")
+	hub.config.Remotes = hub.config.Remotes[:1]
+	hub.sync()
+	require.NotContains(t, standsIn(), "10.9.0.0")
+	require.Contains(t, standsIn(), "inet ")
+	edge.private(edge.app, reached, true)
 }
 
 // The other end may select a part of a network, for which this end has no address: its status has the reason.

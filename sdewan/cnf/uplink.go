@@ -23,6 +23,11 @@ import (
 // address of the uplink is reset then, as the other end would not know it from another address. Of other protocols, the kernel drops the packet and ends the
 // masqueraded connection that changes its device, and so the next packet begins a new one.
 //
+// A connection that has had no reply since an uplink was chosen for it has a bit for this in its mark (dataplane.UplinkUnanswered), which the first reply
+// removes. When there may be a better uplink, package agent sets another bit (dataplane.UplinkAnew), by which the next packet chooses again. Otherwise
+// retries would keep the connection where nobody answers. Not every packet without an answer chooses: those of a stream that nobody answers
+// would be spread over uplinks.
+//
 // The value of a rule is a constant: only since Linux 6.13 can nftables combine the bits of two marks. So there are chains for
 // each uplink.
 //
@@ -181,49 +186,56 @@ func setPacket(mark uint32) string {
 	return fmt.Sprintf("meta mark set meta mark & %#x | %#04x", otherMarks, mark)
 }
 
-// steer plans the chains that every packet passes. For a packet of a connection that has an uplink, or needs none, one look at the
+// steer plans the chains that every packet passes. For a packet of a connection that has an uplink and a reply, or needs no uplink, one look at the
 // connection mark is all: throughput depends on it.
 func (p *plan) steer(ups []uplink) {
-	byConnection := func(verdicts []string) string {
-		return fmt.Sprintf("ct mark & %#x vmap { %s }", dataplane.UplinkMask, strings.Join(verdicts, ", "))
+	byConnection := func(mask uint32, verdicts []string) string {
+		return fmt.Sprintf("ct mark & %#x vmap { %s }", mask, strings.Join(verdicts, ", "))
 	}
-	setConnection := func(mark uint32) string { return fmt.Sprintf("ct mark set ct mark & %#x | %#04x", otherMarks, mark) }
+	const all = dataplane.UplinkMask | dataplane.UplinkUnanswered | dataplane.UplinkAnew
+	setConnection := func(mark uint32) string { return fmt.Sprintf("ct mark set ct mark & %#x | %#04x", ^uint32(all), mark) }
 	p.table.add("uplink_prerouting", "", "meta nfproto ipv4 jump uplink")
 	p.table.add("uplink_output", "", fmt.Sprintf("meta nfproto ipv4 meta mark & %#x == 0 jump uplink", dataplane.UplinkMask)) // pings that track uplinks have a mark
 	local := nets("daddr", p.connected())
-	first, marked := []string{"0x0000 : goto uplink_first"}, []string{}
+	first, marked, offline := []string{"0x0000 : goto uplink_first", fmt.Sprintf("%#04x : return", dataplane.UplinkNone)}, []string{}, []string{}
 	mark := func(name string, value uint32, online bool) {
-		p.table.add("uplink_use_"+name, "", setConnection(value))
+		p.table.add("uplink_use_"+name, "", setConnection(value|dataplane.UplinkUnanswered))
 		if value == dataplane.UplinkBlackhole || value == dataplane.UplinkUnreachable { // the tables of uplinks have these networks
 			p.table.add("uplink_mark_"+name, "", local, "return")
 		}
 		p.table.add("uplink_mark_"+name, "", setPacket(value))
 		then := fmt.Sprintf("%#04x : goto uplink_mark_%s", value, name)
-		if marked = append(marked, then); !online {
-			then = fmt.Sprintf("%#04x : goto uplink_again", value)
+		if marked = append(marked, then); online {
+			first = append(first, then)
+		} else {
+			offline = append(offline, fmt.Sprintf("%#04x : goto uplink_again", value))
 		}
-		first = append(first, then)
 	}
 	for _, u := range ups {
 		mark(strconv.Itoa(u.number), u.mark(), u.Online)
 	}
 	mark("blackhole", dataplane.UplinkBlackhole, false)
 	mark("unreachable", dataplane.UplinkUnreachable, false)
-	p.table.add("uplink_use_none", "", setConnection(dataplane.UplinkNone))
-	p.table.add("uplink", "", byConnection(first))
+	p.table.add("uplink_use_none", "", setConnection(dataplane.UplinkNone|dataplane.UplinkUnanswered))
+	p.table.add("uplink", "", byConnection(all, first))
+	p.table.add("uplink", "", byConnection(dataplane.UplinkMask, offline))
+	const anew = dataplane.UplinkUnanswered | dataplane.UplinkAnew
+	p.table.add("uplink", "", fmt.Sprintf("ct direction original ct mark & %#x == %#x jump uplink_new", anew, anew))
+	p.table.add("uplink", "", fmt.Sprintf("ct direction reply ct state established ct mark set ct mark & %#x", ^uint32(anew))) // not by an error of ICMP
+	p.table.add("uplink", "", "goto uplink_marked")
 	p.table.add("uplink_first", "", "ct state new jump uplink_new")
 	p.table.add("uplink_first", "", "goto uplink_marked")
 	p.table.add("uplink_again", "", "ct direction original jump uplink_new")
 	p.table.add("uplink_again", "", "goto uplink_marked")
-	p.table.add("uplink_marked", "", byConnection(marked))
+	p.table.add("uplink_marked", "", byConnection(dataplane.UplinkMask, marked))
 	for _, u := range ups {
-		p.table.add("uplink_new", "", devices("iifname", []string{u.Device}), nets("saddr", p.connected()), "goto uplink_use_none")
-		p.table.add("uplink_new", u.Name, devices("iifname", []string{u.Device}), "goto uplink_use_"+strconv.Itoa(u.number))
+		p.table.add("uplink_new", "", devices("iifname", []string{u.Device}), nets("saddr", p.connected()), setConnection(dataplane.UplinkNone), "return")
+		p.table.add("uplink_new", u.Name, devices("iifname", []string{u.Device}), setConnection(u.mark()), "return")
 	}
-	p.table.add("uplink_new", "", local, "goto uplink_use_none")
+	p.table.add("uplink_new", "", local, setConnection(dataplane.UplinkNone), "return")
 	for _, u := range ups {
 		if own := p.addresses(u.Device); u.Online && len(own) > 0 {
-			p.table.add("uplink_new", u.Name, nets("saddr", own), "goto uplink_use_"+strconv.Itoa(u.number))
+			p.table.add("uplink_new", u.Name, nets("saddr", own), setConnection(u.mark()), "return")
 		}
 	}
 }

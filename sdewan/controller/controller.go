@@ -194,6 +194,8 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 	r.fleet.keep(c.key, c.pods)
 	unmanaged, mistakes := c.unmanaged()
 	services := r.names.of(ctx, c.rules)
+	mayTell := sync.OnceValue(func() bool { return r.mayTell(c.key) })
+	early := r.early(c.rules, func(x rule, p problem) problem { return steadyOf(x, p, mayTell) })
 	outcomes := make([]outcome, len(c.pods))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, podsAtOnce)
@@ -202,18 +204,18 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 			slots <- struct{}{}
 			group.Go(func() {
 				defer func() { <-slots }()
-				outcomes[i] = r.syncPod(ctx, c, p, services, unmanaged)
+				outcomes[i] = r.syncPod(ctx, c, p, services, unmanaged, early)
 			})
 		}
 	}
 	group.Wait()
+	copy(c.rules, early.rules)
 	var wrong problem // with the CNF
 	for _, o := range outcomes {
 		if o.problem.reason != "" {
 			wrong = o.problem
 		}
 	}
-	mayTell := sync.OnceValue(func() bool { return r.mayTell(c.key) })
 	wrong = r.steady(c.key, wrong, mayTell)
 	waiting := c.notReady()
 	if wrong.reason == "" && waiting != "" {
@@ -233,12 +235,16 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 	for _, x := range c.rules {
 		v := verdict{problem: wrong, gone: wrong.reason == ""}
 		for i, o := range outcomes {
-			if o.aim.desires == nil || o.problem.reason != "" {
-				continue // not ready, or not synced
+			if o.aim.desires == nil {
+				continue // not ready
+			}
+			p := o.aim.on(x, o.synced)
+			if o.problem.reason != "" && p.reason != Rejected {
+				continue // not synced, or not to the end
 			}
 			key := id{x.kind.Collection, x.GetName()}
 			v.written = v.written || o.synced.written[key]
-			if p := o.aim.on(x, o.synced); p.reason != "" {
+			if p.reason != "" {
 				v.gone = false
 				if v.reason == "" || p.ofRule() && !v.ofRule() {
 					v.problem = problem{p.reason, onPod(c.pods[i].Name, p)}
@@ -270,7 +276,7 @@ func onPod(pod string, p problem) string {
 	return p.message
 }
 
-func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool) outcome {
+func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool, early *early) outcome {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
 	m, trouble := r.fleet.of(ctx, c.key, p)
@@ -288,7 +294,8 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 		o.mistakes = []string{oneLine(err)}
 	}
 	o.aim = aimOf(c.rules, networks, services.render, unmanaged)
-	if o.synced, err = m.sync(ctx, m.client, o.aim.desires, func(service string) bool { return owes(c.rules, service) }); err != nil {
+	watched := watch(m.client, func(refused map[id]error) { early.refused(ctx, p.Name, o.aim, refused) })
+	if o.synced, err = m.sync(ctx, watched, o.aim.desires, func(service string) bool { return owes(c.rules, service) }); err != nil {
 		m.read = time.Time{} // the Secrets may have changed
 		o.problem = problemOf(p.Name, err)
 	} else if o.synced.unapplied {

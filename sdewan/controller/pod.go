@@ -57,7 +57,7 @@ type synced struct {
 // changed objects, and ended before the restart.
 func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(service string) bool) (synced, error) {
 	s := &session{
-		memory: m, api: c, before: map[id]restclient.Item{}, doubts: map[id]restclient.Item{},
+		memory: m, api: c, before: map[id]restclient.Item{}, doubts: map[id]restclient.Item{}, changes: map[change]int{}, refusals: map[id]refusal{},
 		synced: synced{have: map[*rest.Collection]listing{}, written: map[id]bool{}, restarts: map[string]error{}},
 	}
 	for _, d := range desires {
@@ -121,8 +121,40 @@ type session struct {
 	synced
 	before   map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
 	failures int                    // answers of 5xx in this round
+	changes  map[change]int         // when the CNF has accepted one last: how many it had accepted then
+	accepted int                    // how many it has accepted
+	refusals map[id]refusal         // the last ones of this session
 	// doubts are what the CNF refused or failed to change, as it was before; the zero Item for what it failed to create. OpenWrt may have deleted it.
 	doubts map[id]restclient.Item
+}
+
+// change is a sort of changes: of a collection, and whether objects were removed.
+type change struct {
+	collection *rest.Collection
+	removal    bool
+}
+
+// refusal is an answer of 4xx or 5xx to an op, after so many changes.
+type refusal struct {
+	err   error
+	after int
+}
+
+// again reports whether an op is worth another try that the CNF has refused: something that may be the reason has changed since. What an object lacks is
+// in a collection of its module before its own; it is in use by one of a collection after its own; and what there is too much of, or twice, is in its own. In
+// other cases the next sync tries again.
+func (s *session) again(l *rest.Collection, verb verb, r refusal) bool {
+	own := slices.Index(rest.Collections, l)
+	for i, other := range rest.Collections {
+		if other.Module != l.Module {
+			continue
+		}
+		written, removed := s.changes[change{other, false}] > r.after, s.changes[change{other, true}] > r.after
+		if verb == remove && i > own && (written || removed) || verb != remove && (i < own && written || i == own && removed) {
+			return true
+		}
+	}
+	return false
 }
 
 // settle repeats rounds until one has nothing to do, or can do nothing.
@@ -242,6 +274,11 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 	l := d.collection
 	for _, o := range ops {
 		key := id{l, o.name}
+		if r, ok := s.refusals[key]; ok && !s.again(l, o.verb, r) {
+			s.refused[key] = r.err
+			continue
+		}
+		delete(s.refusals, key)
 		switch err = nil; o.verb {
 		case create:
 			s.before[key] = restclient.Item{}
@@ -274,11 +311,13 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		switch {
 		case err == nil:
 			done++
+			s.accepted++
+			s.changes[change{l, o.verb == remove}] = s.accepted
 			if o.verb != move {
 				s.written[key] = true
 			}
 		case refused:
-			s.refused[key] = err
+			s.refused[key], s.refusals[key] = err, refusal{err, s.accepted}
 			if before, ok := s.before[key]; ok && o.verb == update {
 				s.doubts[key] = before
 			}

@@ -21,13 +21,13 @@ type PodStatus struct {
 	Pod         string          `json:"pod"`
 	Node        string          `json:"node"`
 	IP          string          `json:"ip"`
-	Read        string          `json:"read,omitempty"` // RFC 3339: when the answer changed last
-	Uplinks     []string        `json:"uplinks"`        // NAME STATUS
-	Tunnels     []string        `json:"tunnels"`        // NAME up, connecting, waiting (for the other end, or for traffic) or down
-	Connections int             `json:"connections"`    // entries of the connection table: a CNF of subctl lists at most rest.MaxEntries
-	Routes      int             `json:"routes"`
-	Neighbours  int             `json:"neighbours"`    // entries of the neighbour tables (ARP and NDP)
-	Cut         []string        `json:"cut,omitempty"` // modules whose entries were too many to be kept: only their number is known, or 0 if it is not
+	Read        string          `json:"read,omitempty"`        // RFC 3339: when the answer changed last
+	Uplinks     []string        `json:"uplinks"`               // NAME STATUS
+	Tunnels     []string        `json:"tunnels"`               // NAME up, connecting, waiting (for the other end, or for traffic) or down
+	Connections *int            `json:"connections,omitempty"` // entries of the connection table: a CNF of subctl lists at most rest.MaxEntries; nil if it has not told
+	Routes      *int            `json:"routes,omitempty"`      // likewise
+	Neighbours  *int            `json:"neighbours,omitempty"`  // likewise: entries of the neighbour tables (ARP and NDP)
+	Cut         []string        `json:"cut,omitempty"`         // modules whose entries were too many to be kept: only their number is known, or 0 if it is not
 	Problems    []string        `json:"problems"`
 	Status      json.RawMessage `json:"status,omitempty"` // the pod's answer
 
@@ -129,24 +129,26 @@ func (p *PodStatus) parse(text string) {
 		case "effect":
 			p.effect(m.Status)
 		case "conntrack":
-			p.Connections = entries
+			p.Connections = &entries
 		case "route":
-			p.Routes = entries
+			p.Routes = &entries
 		case "neighbour":
-			p.Neighbours = entries
+			p.Neighbours = &entries
 		}
 	}
 }
 
-// Number returns a number of entries for people: whether it is a lower bound, or unknown, if the module reported too much.
-func (p PodStatus) Number(module string, n int) string {
+// Number returns a number of entries for people: whether it is a lower bound, or unknown, if the module reported too much, or nothing.
+func (p PodStatus) Number(module string, n *int) string {
 	switch cut := slices.Contains(p.Cut, module); {
-	case cut && n <= 0:
+	case n == nil:
+		return "-"
+	case cut && *n <= 0:
 		return "many"
-	case n >= rest.MaxEntries:
-		return fmt.Sprintf("%d or more", n)
+	case *n >= rest.MaxEntries:
+		return fmt.Sprintf("%d or more", *n)
 	}
-	return fmt.Sprint(n)
+	return fmt.Sprint(*n)
 }
 
 func (p *PodStatus) wan(status json.RawMessage) {

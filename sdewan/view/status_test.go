@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,4 +20,9 @@ func TestStatusOfPods(t *testing.T) {
 	require.Empty(t, rows[0].Problems)
 	require.Equal(t, "b-a", rows[1].Pod)
 	require.Equal(t, []string{"it has not reported yet: wait, or see subctl sdewan show cnfs"}, rows[1].Problems)
+	require.Equal(t, "-", rows[1].Number("conntrack", rows[1].Connections), "not 0: nobody knows")
+	text, err := json.Marshal(rows[1])
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "connections")
+	require.NotContains(t, string(text), "neighbours")
 }

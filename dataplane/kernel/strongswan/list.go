@@ -16,6 +16,7 @@ type Connection struct {
 	Children  []string  // all of them; several only of a dataplane.IKERemote
 	Transport bool      // whether it is in transport mode
 	IDs       [2]string // the IKE identities of the local and the remote end
+	LocalTS   []string  // the networks at this end, of all children
 	// Certificates specifies that this end proves its identity by a certificate, and not by a pre-shared key.
 	Certificates bool
 }
@@ -72,6 +73,7 @@ func readConnection(m *vici.Message) (c Connection) {
 	for _, c.Child = range children.Keys() {
 		c.Transport = str(sub(children, c.Child), "mode") == "TRANSPORT"
 		c.Children = append(c.Children, c.Child)
+		c.LocalTS = append(c.LocalTS, list(sub(children, c.Child), "local-ts")...)
 	}
 	return c
 }

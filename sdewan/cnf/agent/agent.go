@@ -40,6 +40,8 @@ type Kernel struct {
 	Neighbours  func(most int) ([]dataplane.NetNeighbour, error)
 	// Watch signals changes of devices, addresses, routes, rules and our table.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
+	// MarkConnections sets a bit in the marks of connections that have another one.
+	MarkConnections func(having, set uint32) error
 	// Forward makes the kernel forward packets of devices.
 	Forward func(devices []string) error
 }
@@ -71,6 +73,7 @@ type Agent struct {
 	changes  atomic.Uint64             // the number of calls of Changed
 	linger   time.Duration             // linger, or less in tests
 	memory   memory                    // is used by passes alone
+	choice   choice                    // likewise: the one that unanswered connections know
 
 	mu       sync.Mutex
 	ready    bool
@@ -190,6 +193,9 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	world.Left = a.memory.note(config, world.Now, a.linger)
 	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
+	if err == nil {
+		err = a.chooseAnew(choiceOf(config, world))
+	}
 	if err == nil || a.Ready() { // not before the kernel holds rules
 		err = errors.Join(err, a.Kernel.Forward(names))
 	}

@@ -75,7 +75,8 @@ func runAgent(dir string) error {
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Kernel: Kernel{
 			Target: func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) }, Network: kernel.ReadNetwork,
-			Connections: kernel.Connections, Neighbours: kernel.Neighbours, Watch: kernel.WatchNetwork, Forward: kernel.Forward,
+			Connections: kernel.Connections, Neighbours: kernel.Neighbours, Watch: kernel.WatchNetwork,
+			MarkConnections: kernel.MarkConnections, Forward: kernel.Forward,
 		},
 	})
 	a.linger = testLinger

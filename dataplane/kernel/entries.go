@@ -1,0 +1,98 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"subctl/dataplane/kernel/netlink"
+
+	"golang.org/x/sys/unix"
+)
+
+// mostChanged bounds the memory for entries that are about to be changed: whoever can send packets decides how many there are.
+const mostChanged = 10000
+
+// changeEntries sends a message about each conntrack entry that a dump lists, unless it is nil: an entry whose message has been sent has none in
+// the next dump. It keeps no other entry in memory.
+func changeEntries(conn *netlink.Conn, typ int, dump []byte, message func(entry []byte) []byte) error {
+	for pass, passes := 0, 1; pass < passes; pass++ { // there may be new ones all the time
+		var found [][]byte
+		n := 0
+		err := conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, dump, func(entry []byte) {
+			if len(entry) < unix.SizeofNlAttr {
+				return
+			}
+			m := message(entry)
+			if m == nil {
+				return
+			}
+			if n++; len(found) < mostChanged {
+				found = append(found, m)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if pass == 0 {
+			passes = (n + mostChanged - 1) / mostChanged
+		}
+		for _, m := range found {
+			if _, err := conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|typ, unix.NLM_F_ACK, m); err != nil && !netlink.Gone(err) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sameEntry returns a message about an entry, without its type: as it is, it deletes the entry.
+func sameEntry(entry []byte) []byte {
+	out := netlink.NetfilterHeader(unix.AF_INET)
+	for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
+		switch typ {
+		case ctaTupleOrig:
+			out = netlink.PutAttr(out, typ|unix.NLA_F_NESTED, v)
+		case ctaID, ctaZone:
+			out = netlink.PutAttr(out, typ, v)
+		}
+	}
+	return out
+}
+
+// MarkConnections sets a bit in the marks of the IPv4 connections of the calling thread's network namespace that have another one.
+func MarkConnections(having, set uint32) error {
+	conn, err := netlink.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	dump := putMark(netlink.NetfilterHeader(unix.AF_INET), having, having|set)
+	err = changeEntries(conn, ctNew, dump, func(entry []byte) []byte {
+		if connectionMark(entry)&(having|set) != having {
+			return nil
+		}
+		return putMark(sameEntry(entry), set, set)
+	})
+	if err != nil {
+		return fmt.Errorf("marking conntrack entries: %w", err)
+	}
+	return nil
+}
+
+// putMark appends the bits of a mark that a dump selects, or a change sets, in a mask.
+func putMark(b []byte, bits, mask uint32) []byte {
+	b = netlink.PutAttr(b, ctaMark, binary.BigEndian.AppendUint32(nil, bits))
+	return netlink.PutAttr(b, ctaMarkMask, binary.BigEndian.AppendUint32(nil, mask))
+}
+
+// connectionMark returns the mark of an entry.
+func connectionMark(entry []byte) uint32 {
+	for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
+		if typ == ctaMark && len(v) == 4 {
+			return binary.BigEndian.Uint32(v)
+		}
+	}
+	return 0
+}

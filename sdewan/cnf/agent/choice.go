@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"reflect"
+	"slices"
+
+	"subctl/dataplane"
+	"subctl/sdewan/cnf"
+	"subctl/sdewan/rest"
+)
+
+// choice is that on which the uplink of a connection depends.
+type choice struct {
+	online   []string // uplinks
+	policies []rest.Policy
+	rules    []rest.Rule
+}
+
+func choiceOf(c rest.Config, w cnf.World) (out choice) {
+	for _, f := range w.Interfaces {
+		if f.Online {
+			out.online = append(out.online, f.Name)
+		}
+	}
+	if slices.Contains(c.Stopped, "mwan3") {
+		return choice{}
+	}
+	out.policies, out.rules = c.Policies, c.Rules
+	return out
+}
+
+// more reports whether there may be a better uplink for a connection than before.
+func (c choice) more(than choice) bool {
+	return slices.ContainsFunc(c.online, func(name string) bool { return !slices.Contains(than.online, name) }) ||
+		len(c.online) > 0 && (!reflect.DeepEqual(c.policies, than.policies) || !reflect.DeepEqual(c.rules, than.rules))
+}
+
+// chooseAnew makes connections without a reply choose again if there may be a better uplink for them. The kernel holds the plan that has it.
+func (a *Agent) chooseAnew(now choice) error {
+	if now.more(a.choice) {
+		if err := a.Kernel.MarkConnections(dataplane.UplinkUnanswered, dataplane.UplinkAnew); err != nil {
+			return err
+		}
+	}
+	a.choice = now
+	return nil
+}

@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"subctl/sdewan"
+	"subctl/sdewan/rest"
+	restclient "subctl/sdewan/rest/client"
+)
+
+// A sync of a CNF that answers slowly takes minutes. What the CNF has refused is in the statuses of rules before that: this often.
+const reportEvery = time.Second
+
+// early reports on rules during a sync.
+type early struct {
+	*reconciler
+	tell func(rule, problem) problem // bounds what a CNF may tell
+
+	mu    sync.Mutex
+	rules []rule // as their statuses are now
+	index map[types.UID]int
+}
+
+func (r *reconciler) early(rules []rule, tell func(rule, problem) problem) *early {
+	e := &early{reconciler: r, tell: tell, rules: append([]rule(nil), rules...), index: make(map[types.UID]int, len(rules))}
+	for i, x := range rules {
+		e.index[x.GetUID()] = i
+	}
+	return e
+}
+
+// refused reports that a pod has refused objects. What cannot be written is written after the sync.
+func (e *early) refused(ctx context.Context, pod string, a aim, refused map[id]error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var rules []rule
+	verdicts := map[types.UID]verdict{}
+	for _, x := range e.rules {
+		if refused[id{x.kind.Collection, x.GetName()}] == nil {
+			continue
+		}
+		p := a.on(x, synced{refused: refused})
+		if p.reason != Rejected {
+			continue
+		}
+		verdicts[x.GetUID()] = verdict{problem: e.tell(x, problem{p.reason, onPod(pod, p)})}
+		rules = append(rules, rule{x.DeepCopyObject().(sdewan.Rule), x.kind}) // others read x
+	}
+	_ = e.report(ctx, rules, func(x rule) verdict { return verdicts[x.GetUID()] })
+	for _, x := range rules {
+		e.rules[e.index[x.GetUID()]] = x
+	}
+}
+
+// watched is a CNF whose refusals are reported while it is synced.
+type watched struct {
+	api
+	report  func(refused map[id]error)
+	pending map[id]error
+	last    time.Time // of the last report, or the beginning
+}
+
+func watch(c api, report func(map[id]error)) *watched {
+	return &watched{c, report, map[id]error{}, time.Now()}
+}
+
+// note takes the answer to a change.
+func (w *watched) note(l *rest.Collection, name string, err error) {
+	if restclient.ClassOf(err) == restclient.Rejected {
+		w.pending[id{l, name}] = err
+	}
+	if len(w.pending) > 0 && time.Since(w.last) >= reportEvery {
+		w.report(w.pending)
+		w.pending, w.last = map[id]error{}, time.Now()
+	}
+}
+
+func (w *watched) Create(ctx context.Context, l *rest.Collection, o rest.Object) (restclient.Item, error) {
+	item, err := w.api.Create(ctx, l, o)
+	w.note(l, o.GetName(), err)
+	return item, err
+}
+
+func (w *watched) Update(ctx context.Context, l *rest.Collection, o rest.Object) (restclient.Item, error) {
+	item, err := w.api.Update(ctx, l, o)
+	w.note(l, o.GetName(), err)
+	return item, err
+}
+
+func (w *watched) Delete(ctx context.Context, l *rest.Collection, name string) error {
+	err := w.api.Delete(ctx, l, name)
+	w.note(l, name, err)
+	return err
+}
