@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -22,19 +25,29 @@ type conditioned interface {
 // and when.
 func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
 	for _, o := range reported {
-		now, ok := o.(conditioned)
-		if !ok {
-			continue
+		now, about, was := conditionsOf(o), o, []metav1.Condition(nil)
+		if old := s.Same(o); old != nil {
+			about, was = old, conditionsOf(old)
 		}
-		about, was := o, []metav1.Condition(nil)
-		if old, ok := s.Same(o).(conditioned); ok {
-			about, was = old, old.GetConditions()
-		}
-		for _, c := range newlyFalse(was, now.GetConditions()) {
+		for _, c := range newlyFalse(was, now) {
 			a.warn(about, c)
 		}
-		a.logConditions(o, now.GetConditions())
+		a.logConditions(o, now)
 	}
+}
+
+// conditionsOf returns the conditions of an object that agents report; nil if it has none. A ServiceExport, whose kind is not ours, waits most of the time when
+// it is not Ready: for the address that it is about to get, or for pods.
+func conditionsOf(o client.Object) []metav1.Condition {
+	switch o := o.(type) {
+	case conditioned:
+		return o.GetConditions()
+	case *mcsv1alpha1.ServiceExport:
+		return slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c metav1.Condition) bool {
+			return c.Reason == string(mcsv1alpha1.ServiceExportReasonPending) || c.Reason == mesh.ReasonNoEndpoints
+		})
+	}
+	return nil
 }
 
 // warn writes an Event about a condition that is False.

@@ -2,12 +2,15 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,10 +30,15 @@ import (
 // globalnet agent.
 func globalnetServer(t testing.TB) (admin client.Client, config *rest.Config) {
 	t.Helper()
+	return globalnetServerOf(t, "242.7.0.0/16")
+}
+
+func globalnetServerOf(t testing.TB, network string) (admin client.Client, config *rest.Config) {
+	t.Helper()
 	server := kubetest.Start(t)
 	admin = server.Client(t)
 	sub := clustertest.Submariner()
-	sub.Spec.GlobalCIDR = "242.7.0.0/16"
+	sub.Spec.GlobalCIDR = network
 	for _, o := range clustertest.Render(t, sub) {
 		require.NoError(t, kube.Apply(t.Context(), admin, kube.FieldOwner, o))
 		if def, is := o.(*apiextensionsv1.CustomResourceDefinition); is {
@@ -115,4 +123,57 @@ func TestGlobalnetAgent(t *testing.T) {
 		return admin.Get(t.Context(), client.ObjectKeyFromObject(other), other) == nil && len(other.Status.AllocatedIPs) == 1
 	})
 	require.Equal(t, "242.7.255.253", other.Status.AllocatedIPs[0], "the freed address rests")
+}
+
+// What waits for an address has a condition and one Event that says so, on a real API server, with the rights of the agent. A user finds it with kubectl
+// describe, at the ServiceExport, too.
+func TestEventsOfAFullNetwork(t *testing.T) {
+	admin, config := globalnetServerOf(t, "242.7.0.0/28")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, globalnetOptions(config, slog.New(slog.NewTextHandler(t.Output(), nil)))) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+	egress := func(name string, n int) {
+		require.NoError(t, admin.Create(t.Context(), &submarinerv1.GlobalEgressIP{ObjectMeta: in(name), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: &n}}))
+	}
+	service := func(name string) {
+		require.NoError(t, admin.Create(t.Context(), &corev1.Service{ObjectMeta: in(name), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}))
+		require.NoError(t, admin.Create(t.Context(), &mcsv1alpha1.ServiceExport{ObjectMeta: in(name)}))
+	}
+	events := func() (out []string) {
+		list := &eventsv1.EventList{}
+		require.NoError(t, admin.List(t.Context(), list))
+		for _, e := range list.Items {
+			if e.ReportingController == "subctl-globalnet" {
+				require.Nil(t, e.Series, e.Note)
+				out = append(out, e.Regarding.Kind+" "+e.Regarding.Name+" "+e.Action+" "+e.Reason)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	shared := &submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.ClusterEgress}}
+	require.Eventually(t, func() bool {
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(shared), shared) == nil && len(shared.Status.AllocatedIPs) == 8
+	}, 2*time.Minute, 50*time.Millisecond)
+	egress("most", 6)
+	most := &submarinerv1.GlobalEgressIP{ObjectMeta: in("most")}
+	require.Eventually(t, func() bool {
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(most), most) == nil && len(most.Status.AllocatedIPs) == 6
+	}, time.Minute, 50*time.Millisecond)
+	service("web")
+	egress("more", 2)
+	want := []string{
+		"GlobalEgressIP more Allocated IPPoolAllocationFailed", "GlobalIngressIP web Allocated IPPoolAllocationFailed", "ServiceExport web Ready IPPoolAllocationFailed",
+	}
+	require.Eventually(t, func() bool { return len(events()) >= len(want) }, 30*time.Second, 50*time.Millisecond)
+	for i := range 5 { // more loops
+		require.NoError(t, admin.Create(t.Context(), &corev1.Service{ObjectMeta: in(fmt.Sprint("other-", i)), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}))
+		time.Sleep(300 * time.Millisecond)
+	}
+	require.Equal(t, want, events())
 }

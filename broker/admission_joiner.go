@@ -15,7 +15,8 @@ import (
 // making new members, each with the rights of a member, and to reading the token of the member
 // that it makes. The holder of a file for one cluster can make only that member, and one object of
 // each name that this takes, so that it cannot store many. No holder can make itself a token
-// that outlives the token of the file, or remove a member. The holder of a general file cannot be
+// that outlives the token of the file, or remove a member. Of a member that exists it changes only which global networks that
+// may announce: the holder of a file for one cluster, only to those that the invitation reserves. The holder of a general file cannot be
 // kept from making a token of an existing member: see joinerRole. The objects that a member is going to
 // exchange can be made empty only, one in each slot of the member.
 func joinerPolicy(base string, kinds exchange.Table) []client.Object {
@@ -63,8 +64,17 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 				Message: "who joins may make objects only that the service account of a cluster owns, or, in other clustersets than default, the Role of a cluster",
 			},
 			{
-				Expression: "request.operation == 'CREATE' || variables.resource == 'configmaps' && request.operation == 'UPDATE'",
-				Message:    "who joins may make members, and change or delete nothing",
+				Expression: "request.operation == 'CREATE' || request.operation == 'UPDATE' && (variables.resource == 'configmaps' || " +
+					"variables.resource == 'roles' && variables.home && " + isMember("variables.name") + " && object.metadata.?labels == oldObject.metadata.?labels && " +
+					"object.metadata.?annotations == oldObject.metadata.?annotations && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences)",
+				Message: "who joins may make members, and change or delete nothing but their global networks",
+			},
+			{
+				Expression: unless("roles", fmt.Sprintf("!has(object.rules) || size(object.rules) < 2 || size(object.rules) == 2 && variables.home && %s && "+
+					"has(object.rules[1].apiGroups) && object.rules[1].apiGroups == ['%s'] && has(object.rules[1].resources) && object.rules[1].resources == ['%s'] && object.rules[1].verbs == ['%s'] && "+
+					"has(object.rules[1].resourceNames) && size(object.rules[1].resourceNames) in [1, 2] && object.rules[1].resourceNames.all(n, %s)",
+					isMember("variables.name"), submarinerv1.GroupVersion.Group, announcedResource, announceVerb, mayAnnounce(base, "n"))),
+				Message: "who joins may let clusters announce only global networks, and those only that an invitation reserves",
 			},
 			{
 				Expression: unless("configmaps", fmt.Sprintf("variables.only == '' && variables.name == '%s' && oldObject != null && has(object.data) && has(oldObject.data) && "+
@@ -87,7 +97,7 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 					"'" + memberPrefix + "<cluster ID>-token-<32 random hexadecimal digits>' : variables.only + '" + invitedTokenSuffix + "')",
 			},
 			{
-				Expression: unless("roles", "has(object.rules) && size(object.rules) == 1 && has(object.rules[0].apiGroups) && object.rules[0].apiGroups == [variables.home ? '' : 'rbac.authorization.k8s.io'] && "+
+				Expression: unless("roles", "has(object.rules) && size(object.rules) >= 1 && has(object.rules[0].apiGroups) && object.rules[0].apiGroups == [variables.home ? '' : 'rbac.authorization.k8s.io'] && "+
 					"has(object.rules[0].resourceNames) && object.rules[0].resourceNames == [variables.name] && has(object.rules[0].resources) && ("+
 					"variables.home && "+isMember("variables.name")+" && object.rules[0].resources == ['serviceaccounts'] && object.rules[0].verbs.all(v, v in ['get', 'list', 'watch', 'delete']) || "+
 					"!variables.home && "+isMember("variables.name")+" && object.rules[0].resources == ['roles'] && object.rules[0].verbs.all(v, v in ['get', 'delete']) || "+

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,20 +108,27 @@ type NetworkRequest struct {
 // ReserveNetwork records a network for a cluster, and returns it. Whatever the cluster had before stays recorded until
 // SettleNetwork: it is used until its agents have changed. It may be repeated.
 func ReserveNetwork(ctx context.Context, c client.Client, base string, i globalnet.Info, r NetworkRequest, now time.Time) (chosen netip.Prefix, err error) {
+	var all []netip.Prefix
 	err = changeNetworks(ctx, c, base, now, func(record globalnet.Record) (globalnet.Record, error) {
 		if chosen, err = i.Choose(r.NetworkRequest, record); err != nil {
 			return nil, err
 		}
 		had := slices.DeleteFunc(slices.Clone(record.Find(r.Cluster).Networks), func(n netip.Prefix) bool { return n == chosen })
-		return record.With(globalnet.Entry{
-			ClusterID: r.Cluster, Networks: append([]netip.Prefix{chosen}, had...), Account: string(r.Account), Expires: r.Expires,
-		}), nil
+		all = append([]netip.Prefix{chosen}, had...)
+		return record.With(globalnet.Entry{ClusterID: r.Cluster, Networks: all, Account: string(r.Account), Expires: r.Expires}), nil
 	})
+	if err == nil && r.Expires == 0 {
+		err = LetAnnounce(ctx, c, base, r.Cluster, all...)
+	}
 	return chosen, err
 }
 
 // SettleNetwork records that a cluster has only this global network; the zero Prefix: none.
 func SettleNetwork(ctx context.Context, c client.Client, base, clusterID string, only netip.Prefix, now time.Time) error {
+	// The right ends first: the network may be another cluster's as soon as it is not on record.
+	if err := LetAnnounce(ctx, c, base, clusterID, only); err != nil {
+		return err
+	}
 	return changeNetworks(ctx, c, base, now, func(record globalnet.Record) (globalnet.Record, error) {
 		e := record.Find(clusterID)
 		e.ClusterID, e.Networks = clusterID, slices.DeleteFunc(slices.Clone(e.Networks), func(n netip.Prefix) bool { return n != only })
@@ -164,4 +173,44 @@ func changeNetworks(ctx context.Context, c client.Client, base string, now time.
 			return fmt.Errorf("recording the global network on the broker: %w", errors.Join(late, err))
 		}
 	}
+}
+
+// LetAnnounce gives a member the right to announce these global networks, and no others. Zero Prefixes do not count.
+func LetAnnounce(ctx context.Context, c client.Client, base, clusterID string, networks ...netip.Prefix) error {
+	var names []string
+	for _, n := range networks {
+		if n.IsValid() && len(names) < maxAnnounced {
+			names = append(names, n.String())
+		}
+	}
+	err := kube.Settled(func() error {
+		role := &rbacv1.Role{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(clusterID)}, role); err != nil {
+			return err
+		}
+		was := role.DeepCopy()
+		role.Rules = selfRole(base, clusterID, names...).Rules
+		if equality.Semantic.DeepEqual(role.Rules, was.Rules) {
+			return nil
+		}
+		return c.Patch(ctx, role, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldOwner))
+	})
+	if err != nil {
+		return fmt.Errorf("letting cluster %s announce its global network on the broker: %w", clusterID, err)
+	}
+	return nil
+}
+
+// LetAllAnnounce gives all members the right to announce the global networks that the record has for them.
+func LetAllAnnounce(ctx context.Context, c client.Client, base string, now time.Time) error {
+	record, err := GlobalNetworks(ctx, c, base, now)
+	if err != nil {
+		return err
+	}
+	return kube.ForEach(record, func(_ int, e globalnet.Entry) error {
+		if err := LetAnnounce(ctx, c, base, e.ClusterID, e.Networks...); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil // it has not joined yet
+	})
 }

@@ -134,7 +134,11 @@ func reserveInvited(ctx context.Context, c client.Client, b *v1alpha1.Broker, i 
 	if err := c.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: account}, sa); err != nil {
 		return netip.Prefix{}, fmt.Errorf("reading the identity of the invitation: %w", err)
 	}
-	return ReserveNetwork(ctx, c, b.Namespace, info, NetworkRequest{NetworkRequest: *i.Global, Account: sa.UID, Expires: now.Add(i.TTL).UnixMilli()}, now)
+	n, err := ReserveNetwork(ctx, c, b.Namespace, info, NetworkRequest{NetworkRequest: *i.Global, Account: sa.UID, Expires: now.Add(i.TTL).UnixMilli()}, now)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return n, kube.Apply(ctx, c, kube.FieldOwner, identityRole(b.Namespace, i.Global.Cluster, n.String()))
 }
 
 // voidInvitation makes the tokens of the join files for one cluster void. It is no error if there are

@@ -18,15 +18,16 @@ func memberRole(ns string, kinds exchange.Table) *rbacv1.Role {
 
 // selfRole returns the Role that lets a member follow its own identity, in which it finds its grant when
 // the administrator has renewed it, and delete it, which deletes everything that the member has in
-// the base namespace.
-func selfRole(ns, clusterID string) *rbacv1.Role {
-	return &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: ns},
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
-			ResourceNames: []string{MemberName(clusterID)}, Verbs: []string{"get", "list", "watch", "delete"},
-		}},
+// the base namespace. It lets the member announce its global networks.
+func selfRole(ns, clusterID string, global ...string) *rbacv1.Role {
+	rules := []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
+		ResourceNames: []string{MemberName(clusterID)}, Verbs: []string{"get", "list", "watch", "delete"},
+	}}
+	if len(global) > 0 {
+		rules = append(rules, announceRule(global...))
 	}
+	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: ns}, Rules: rules}
 }
 
 // placeRole returns the Role that lets a member delete this very Role, which deletes everything that the
@@ -74,9 +75,8 @@ func placeRules(names ...string) []rbacv1.PolicyRule {
 
 // identityRole returns the rights of the token of a join file in the base namespace: to read the Broker, and
 // to give a cluster an identity. joinerRole has the rights in the clusterset "default", which has the same namespace.
-// clusterID is the only cluster that may join; empty: any.
-//
-// The global network of who may join only one cluster was recorded with the invitation.
+// clusterID is the only cluster that may join; empty: any. It gets no global network but global, which was recorded with
+// the invitation.
 //
 // It gives no right to read Secrets. The joiner reads the token that it has made by a Role for
 // that Secret alone, which it makes, too. Identities name their clusters, and have their grants: who may
@@ -86,7 +86,7 @@ func placeRules(names ...string) []rbacv1.PolicyRule {
 // member, and so act as that member: joining again takes the same request, and an admission
 // policy sees the Secret only, not whose service account it is for. A UID in the Secret would
 // prove nothing, as the joiner can read it on the account.
-func identityRole(ns, clusterID string) *rbacv1.Role {
+func identityRole(ns, clusterID string, global ...string) *rbacv1.Role {
 	role, accounts, places := IdentityRoleName, []string(nil), []string(nil)
 	if clusterID != "" {
 		role, accounts = InviteeName(clusterID), []string{MemberName(clusterID)}
@@ -96,7 +96,12 @@ func identityRole(ns, clusterID string) *rbacv1.Role {
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"brokers"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get"}, ResourceNames: accounts},
+		// The Roles of members alone, and which global networks they name: see joinerPolicy.
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"patch"}, ResourceNames: accounts},
 	}...)
+	if clusterID == "" || len(global) > 0 {
+		rules = append(rules, announceRule(global...))
+	}
 	if clusterID == "" { // the record of global networks, and who is there to have one
 		rules = append(rules, []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "update"}, ResourceNames: []string{globalnet.ConfigMapName}},

@@ -168,6 +168,9 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if err := broker.Apply(ctx, c, objects); err != nil {
 		return err
 	}
+	if err := broker.LetAllAnnounce(ctx, c, o.render.Namespace, g.Now()); err != nil {
+		return err
+	}
 	report.Done("deployed the broker in namespace %s", o.render.Namespace)
 	if err := o.invite.write(ctx, g, c, cfg, keys); err != nil {
 		return err

@@ -1,16 +1,19 @@
 package cmd
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
+	"subctl/globalnet"
 	"subctl/internal/cli"
 )
 
@@ -23,11 +26,11 @@ func TestEnableGlobalnet(t *testing.T) {
 		_, err := broker.AddMember(t.Context(), h.client, submarinerv1.BrokerNamespace, id, "uid-"+id, broker.Reservation{Sets: []string{set}})
 		require.NoError(t, err)
 	}
-	ns := broker.NamespaceIn(submarinerv1.BrokerNamespace, "prod")
+	prod := broker.NamespaceIn(submarinerv1.BrokerNamespace, "prod")
 	north := &submarinerv1.ClusterList{}
 	require.NoError(t, h.client.List(t.Context(), north))
 	for _, c := range north.Items {
-		if c.Namespace == ns {
+		if c.Namespace == prod {
 			c.Spec.ClusterCIDR = []string{"242.200.0.0/16"}
 			require.NoError(t, h.client.Update(t.Context(), &c))
 		}
@@ -36,7 +39,7 @@ func TestEnableGlobalnet(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: globalnet range 242.0.0.0/8 overlaps 242.200.0.0/16, a network of cluster \"north\": use another range\n")
 
-	endpoint := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "north-gw"}}
+	endpoint := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Namespace: prod, Name: "north-gw"}}
 	endpoint.Spec = submarinerv1.EndpointSpec{ClusterID: "north", CableName: "submariner-cable-north-gw", Hostname: "gw", Backend: "vxlan", PrivateIP: "100.66.0.7", PublicIP: "100.67.0.7", Subnets: []string{"10.1.0.0/16"}}
 	require.NoError(t, h.client.Create(t.Context(), endpoint))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}
@@ -70,5 +73,18 @@ func TestEnableGlobalnet(t *testing.T) {
 	record, err := broker.GlobalNetworks(t.Context(), h.client, submarinerv1.BrokerNamespace, time.Now())
 	require.NoError(t, err)
 	require.Empty(t, record)
+
+	// A member that joined before brokers gave the right to announce its network.
+	ctx, ns, now := t.Context(), submarinerv1.BrokerNamespace, time.Now()
+	info, err := globalnet.Parse("100.64.0.0/20", 256)
+	require.NoError(t, err)
+	_, err = broker.ReserveNetwork(ctx, h.client, ns, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "west"}}, now)
+	require.NoError(t, err)
+	require.NoError(t, broker.LetAnnounce(ctx, h.client, ns, "west"))
+	h.done(t, "deploy-broker")
+	role := &rbacv1.Role{}
+	require.NoError(t, h.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: broker.MemberName("west")}, role))
+	require.Equal(t, []string{"100.64.0.0/24"}, role.Rules[1].ResourceNames)
+	require.NoError(t, broker.SettleNetwork(ctx, h.client, ns, "west", netip.Prefix{}, now))
 	require.NotContains(t, h.done(t, "deploy-broker", "--globalnet=false").stderr, "globalnet")
 }

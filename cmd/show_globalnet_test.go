@@ -127,6 +127,7 @@ func TestShowGlobalnet(t *testing.T) {
 		"without show globalnet", "without show globalnet -o json", "empty show globalnet", "two show globalnet",
 		"two show globalnet --who 242.1.0.10", "two show globalnet --who 242.1.0.9", "two show globalnet --who 242.1.0.2 -o json", "two show globalnet --who 242.1.0.13", "two show globalnet --who 242.2.0.9 -o wide",
 		"two show globalnet --who 242.2.0.9 --context west", "two show globalnet --who 242.2.0.1 --context west -o wide", "two show globalnet --who 242.2.7.7", "two show globalnet --who 242.7.0.1",
+		"two show globalnet --who 242.1.0.0", "two show globalnet --who 242.1.0.15", "two show globalnet --who 242.2.0.0 --context west",
 		"without show globalnet --who 242.1.0.9", "empty show globalnet --who 242.1.0.9",
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -125,6 +125,9 @@ func whose(sites []look.Site, ip netip.Addr) ([]whoRow, error) {
 		for _, n := range globalNetworks(s) {
 			for _, net := range prefixes(n.GlobalCIDRs) {
 				seen = append(seen, printer.Clean(fmt.Sprintf("%s of %s", net, n.ClusterID)))
+				if net.Contains(ip) && (ip == net.Addr() || !net.Contains(ip.Next())) {
+					return nil, fmt.Errorf("nobody can have %v: the first and the last address of a global network are not allocated, here of %s", ip, seen[len(seen)-1])
+				}
 				if n.Type == "remote" && net.Contains(ip) {
 					partial = append(partial, whoRow{Address: ip.String(), Cluster: n.ClusterID, GlobalCIDR: net.String(), Gateway: egressGateway(s, n.ClusterID, ip)})
 				}

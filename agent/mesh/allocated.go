@@ -22,6 +22,7 @@ type allocated struct {
 	selects *metav1.Condition // of a GlobalEgressIP; nil for none
 	addrs   []netip.Addr      // that are granted
 	missing int               // how many it waits for
+	few     bool              // of a ClusterGlobalEgressIP that the agent has made: all traffic uses it, and it requests fewer addresses than usual
 }
 
 // mistake is a mistake in an object.
@@ -38,7 +39,7 @@ func invalid(message string) *mistake {
 // readAllocated returns all objects that request addresses: egress, and GlobalIngressIPs in the order of the list of the snapshot.
 func readAllocated(s Snapshot, w *wanted) (egress, ingress []allocated) {
 	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
-		a := allocated{object: o}
+		a := allocated{object: o, few: IsOurs(o) && (w.several || o.Name == submarinerv1.ClusterEgress) && o.Spec.Count() < submarinerv1.DefaultClusterEgressIPs}
 		if !slices.Contains(w.egress, o.Name) {
 			a.mistake = &mistake{submarinerv1.ReasonInvalidInstance, "no gateway uses it: use " + strings.Join(w.egress, ", ")}
 		}
@@ -166,6 +167,9 @@ func (a *allocated) condition() metav1.Condition {
 		generation := c.ObservedGeneration
 		c = allocatedTrue(addressRange(a.addrs))
 		c.ObservedGeneration = generation
+		if a.few {
+			c.Message += fmt.Sprintf(", fewer than the usual %d: spec.numGlobalIPs requests more", submarinerv1.DefaultClusterEgressIPs)
+		}
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/globalnet"
 )
 
 // globalCluster is a cluster with a global network of 30 addresses: its API server, in memory.
@@ -174,7 +176,11 @@ shop/one Success: allocated 242.0.0.30
 	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 1 allocated", "a standby; the network is small")
 	require.True(t, strings.HasPrefix(c.text(), "cluster-egress.submariner.io 8 allocated 242.0.0.21-242.0.0.28\n"), c.text())
 
+	require.NotContains(t, c.text(), "fewer", "a standby needs no more")
+
 	mesh.List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = true
+	c.settle()
+	require.Regexp(t, `gw-1-cluster-egress.submariner.io 1 allocated [0-9.]+, fewer than the usual 8: spec.numGlobalIPs requests more`, c.text())
 	for _, name := range []string{"gw-1", "gw-2"} {
 		o := mesh.Find[*submarinerv1.ClusterGlobalEgressIP](mesh.NewSnapshot("node", c.objects...), name+"-cluster-egress.submariner.io").DeepCopy()
 		c.remove(o)
@@ -188,6 +194,7 @@ shop/one Success: allocated 242.0.0.30
 	require.Contains(t, c.text(), "gw-1-cluster-egress.submariner.io 8 allocated")
 	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 8 allocated")
 	require.NotContains(t, c.text(), "\ncluster-egress")
+	require.NotContains(t, c.text(), "fewer")
 
 	mesh.List[*v1alpha1.Submariner](s)[0].DeletionTimestamp = &metav1.Time{Time: c.now}
 	c.settle()
@@ -227,8 +234,8 @@ func TestEgressOfManyGatewaysInASmallNetwork(t *testing.T) {
 	}
 	mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0].Spec.MultiActiveGatewayEnabled = true
 	c.settle()
-	require.Contains(t, c.text(), "gw-1-cluster-egress.submariner.io 5 allocated")
-	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 5 allocated")
+	require.Contains(t, c.text(), "gw-1-cluster-egress.submariner.io 3 allocated")
+	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 3 allocated", "10 are free, and some are left")
 }
 
 // Each of several active gateways uses a limited number of addresses. GlobalEgressIPs whose addresses exceed it report NoRoom.
@@ -306,4 +313,22 @@ func TestGlobalnetReport(t *testing.T) {
 	require.False(t, slices.ContainsFunc(r.Delete, func(o mesh.Object) bool { return o.GetDeletionTimestamp() != nil }))
 	_, err = role.Plan(mesh.NewSnapshot[mesh.Object]("node"))
 	require.ErrorIs(t, err, mesh.ErrNotJoined)
+}
+
+// In a small network, several active gateways leave addresses to Services and pods.
+func TestActiveGatewaysOfASmallNetwork(t *testing.T) {
+	c := newGlobalCluster(t)
+	fresh, _ := globalnet.Recall(netip.MustParsePrefix("242.0.0.0/28"), "")
+	c.memory = &mesh.Addresses{Memory: fresh}
+	sub := mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0]
+	sub.Spec.MultiActiveGatewayEnabled, sub.Spec.GlobalCIDR = true, "242.0.0.0/28"
+	for _, name := range []string{"gw-1", "gw-2"} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+		c.add(n)
+	}
+	c.settle()
+	require.Equal(t, `gw-1-cluster-egress.submariner.io 4 allocated 242.0.0.1-242.0.0.4, fewer than the usual 8: spec.numGlobalIPs requests more
+gw-2-cluster-egress.submariner.io 4 allocated 242.0.0.5-242.0.0.8, fewer than the usual 8: spec.numGlobalIPs requests more
+`, c.text())
 }

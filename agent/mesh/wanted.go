@@ -135,7 +135,7 @@ func (w *wanted) compareEgress(s Snapshot) {
 func (w *wanted) room(name string, missing, free int) int {
 	switch {
 	case w.several:
-		return free / missing
+		return free / (missing + 1) // as many are left for everything else
 	case name == submarinerv1.ClusterEgress:
 		return free - (missing - 1)
 	}

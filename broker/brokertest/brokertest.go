@@ -64,7 +64,7 @@ func DeployWith(t testing.TB, server *kubetest.Server, o broker.Options) *Broker
 // RemoveClusterScoped removes what remains when the broker's namespace is deleted.
 func (b *Broker) RemoveClusterScoped(t testing.TB) {
 	ctx := context.WithoutCancel(t.Context())
-	for _, name := range []string{b.NS + "-member", b.NS + "-joiner", b.NS + "-labels"} {
+	for _, name := range []string{b.NS + "-member", b.NS + "-joiner", b.NS + "-labels", b.NS + "-globalnet"} {
 		meta := metav1.ObjectMeta{Name: name}
 		_ = b.Admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})
 		_ = b.Admin.Delete(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})

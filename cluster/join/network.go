@@ -40,11 +40,14 @@ func (r request) network() *Network {
 // reserveNetwork reserves the global network of the plan or, if another cluster has got it meanwhile, another one. The
 // cluster has claimed its ID before: its entry counts while it has its service account.
 func (j *Operation) reserveNetwork(ctx context.Context) error {
-	n := j.Plan.Network
-	if n == nil || n.Request == nil {
+	n, ns := j.Plan.Network, j.File.BaseNamespace()
+	if n == nil { // the invitation has reserved it, if there is one
+		only, _ := netip.ParsePrefix(j.Plan.Submariner.Spec.GlobalCIDR)
+		return broker.LetAnnounce(ctx, j.Broker, ns, j.Plan.Submariner.Spec.ClusterID, only)
+	}
+	if n.Request == nil {
 		return nil
 	}
-	ns := j.File.BaseNamespace()
 	sa := &corev1.ServiceAccount{}
 	if err := j.Broker.Get(ctx, client.ObjectKey{Namespace: ns, Name: broker.MemberName(n.Request.Cluster)}, sa); err != nil {
 		return fmt.Errorf("reading the identity of this cluster on the broker: %w", err)

@@ -189,4 +189,11 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 	settle(t, ns, h, state(t, g))
 	require.Equal(t, []string{"12", "13", "5", "6", "7", "8"}, entries())
 	require.Contains(t, ns.Run("conntrack -L 2>/dev/null || cat /proc/net/nf_conntrack"), "10.0.0.20", "a connection inside the cluster")
+
+	t.Log("no table any more, as after uninstall")
+	track(unix.IPPROTO_UDP, "10.0.0.20", "203.0.113.14", "203.0.113.14", "242.1.0.4", 53)
+	track(unix.IPPROTO_UDP, "10.0.0.8", "203.0.113.15", "203.0.113.15", "10.0.0.8", 53)
+	settle(t, ns, h, dataplane.State{})
+	require.Equal(t, []string{"13", "5", "7"}, entries(), "somebody else translates these, or nobody")
+	require.Contains(t, ns.Run("conntrack -L 2>/dev/null || cat /proc/net/nf_conntrack"), "10.0.0.20", "a connection inside the cluster")
 }
