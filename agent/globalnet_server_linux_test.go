@@ -20,6 +20,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/internal/kube"
@@ -123,6 +124,19 @@ func TestGlobalnetAgent(t *testing.T) {
 		return admin.Get(t.Context(), client.ObjectKeyFromObject(other), other) == nil && len(other.Status.AllocatedIPs) == 1
 	})
 	require.Equal(t, "242.7.255.253", other.Status.AllocatedIPs[0], "the freed address rests")
+
+	again := &mcsv1alpha1.ServiceExport{ObjectMeta: in}
+	require.NoError(t, admin.Create(t.Context(), again))
+	eventually("it is exported again", func() bool {
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(again), again) == nil && meta.IsStatusConditionTrue(again.Status.Conditions, "Ready")
+	})
+	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}}
+	held := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`)) // as ours, which waits for all nodes
+	require.NoError(t, admin.Patch(t.Context(), sub, held))
+	require.NoError(t, admin.Delete(t.Context(), sub))
+	eventually("a cluster that leaves says nothing of exports any more", func() bool {
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(again), again) == nil && len(again.Status.Conditions) == 0
+	})
 }
 
 // What waits for an address has a condition and one Event that says so, on a real API server, with the rights of the agent. A user finds it with kubectl

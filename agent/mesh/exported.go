@@ -52,7 +52,8 @@ func (d exportDraft) draw(now time.Time) Object {
 	return d.object.full(conditions)
 }
 
-// exportConditions returns the new conditions of a ServiceExport, and whether it does not have them. Conditions of others stay.
+// exportConditions returns the new conditions of a ServiceExport, and whether it does not have them. Conditions of others stay. If the cluster leaves, the
+// export loses ours, which nobody would change any more.
 func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Condition, changed bool) {
 	addrs, network := a.addressesOf(e), a.wanted.network.IsValid()
 	if e.troubles == nil && e.object.at.is && len(e.needs) == 1 && len(addrs) == 1 && addrs[0] == e.object.at.addr() && network {
@@ -60,6 +61,12 @@ func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Con
 	}
 	had := e.object.Conditions()
 	all = slices.Clone(had)
+	if a.wanted.leaving {
+		all = slices.DeleteFunc(all, func(c metav1.Condition) bool {
+			return c.Type == string(mcsv1alpha1.ServiceExportConditionValid) || c.Type == string(mcsv1alpha1.ServiceExportConditionReady)
+		})
+		return all, len(all) < len(had)
+	}
 	for _, c := range e.conditions(addrs, a.waits(e), network) {
 		c.ObservedGeneration, c.LastTransitionTime = e.object.generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&all, c)

@@ -332,3 +332,16 @@ func TestActiveGatewaysOfASmallNetwork(t *testing.T) {
 gw-2-cluster-egress.submariner.io 4 allocated 242.0.0.5-242.0.0.8, fewer than the usual 8: spec.numGlobalIPs requests more
 `, c.text())
 }
+
+// A cluster that leaves takes back what its ServiceExports say, and nothing else of them.
+func TestLeavingClusterClearsExports(t *testing.T) {
+	web := shopExport("web")
+	web.Status.Conditions = []metav1.Condition{{Type: "Mine", Status: metav1.ConditionTrue, Reason: "Mine", LastTransitionTime: metav1.Unix(1, 0)}}
+	c := newGlobalCluster(t, shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}), web, shopExport("typo"))
+	c.settle()
+	require.Contains(t, c.text(), "export shop/typo Valid=False NoService, Ready=False Pending\nexport shop/web Mine=True Mine, Valid=True Valid, Ready=True Exported\n")
+	sub := mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0]
+	sub.DeletionTimestamp = &metav1.Time{Time: c.now}
+	c.settle()
+	require.Equal(t, "export shop/typo \nexport shop/web Mine=True Mine\n", c.text())
+}

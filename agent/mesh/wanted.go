@@ -19,6 +19,7 @@ import (
 type wanted struct {
 	network   netip.Prefix
 	endpoints globalnet.Endpoints
+	leaving   bool     // the cluster leaves
 	several   bool     // several gateways may be active
 	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
 	gateways  []string // names of the gateway nodes that are not to be drained, sorted, if several may be active
@@ -59,10 +60,11 @@ func IsOurs(o Object) bool {
 
 // readWanted returns the objects that the cluster needs, and the changes that lead to them.
 func readWanted(s Snapshot, network netip.Prefix) wanted {
-	nets, _ := parseCIDRs("clusterCIDR", List[*v1alpha1.Submariner](s)[0].Spec.ClusterCIDR) // gateways report a mistake
+	sub := List[*v1alpha1.Submariner](s)[0]
+	nets, _ := parseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR) // gateways report a mistake
 	pods := List[*slimPod](s)
 	w := wanted{
-		network: network, endpoints: globalnet.NewEndpoints(nets, pods), have: List[*slimIngress](s),
+		network: network, leaving: sub.DeletionTimestamp != nil, endpoints: globalnet.NewEndpoints(nets, pods), have: List[*slimIngress](s),
 		fresh: map[types.NamespacedName]int32{}, ending: map[types.NamespacedName]bool{},
 	}
 	w.wants, w.ingress = make([]int32, len(w.have)), make([]want, 0, len(w.have)+64)
