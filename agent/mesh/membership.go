@@ -12,7 +12,6 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
-	"subctl/dataplane"
 )
 
 // Membership holds the members: this cluster with its nodes, and the other clusters.
@@ -36,10 +35,6 @@ type Membership struct {
 	// clusters announce.
 	Endpoints, Remote []*submarinerv1.Endpoint
 }
-
-// Engines are the engines of encrypted cables on the gateway's node. The plans of all
-// nodes of a cluster use the engines of its gateway, so that they agree.
-type Engines struct{ WireGuard, IPsec dataplane.Engine }
 
 // Siblings returns the other gateways of this cluster that have an Endpoint: active ones and standbys.
 func (m Membership) Siblings() []cable.Node {

@@ -127,6 +127,10 @@ func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self
 	return node
 }
 
+// Engines are the engines of encrypted cables on the gateway's node. The plans of all
+// nodes of a cluster use the engines of its gateway, so that they agree.
+type Engines struct{ WireGuard, IPsec dataplane.Engine }
+
 // readEngines returns the engines of this node if it may be a gateway, and otherwise of
 // the active gateway.
 func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) Engines {
