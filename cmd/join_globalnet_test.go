@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"net/netip"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
+	"subctl/broker/trust"
 	"subctl/cluster"
 	"subctl/globalnet"
 	"subctl/internal/cli"
@@ -42,9 +44,18 @@ func TestJoinGlobalnet(t *testing.T) {
 	_, err = broker.ReserveNetwork(t.Context(), w.hubC, submarinerv1.BrokerNamespace, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "north"}, Account: uid}, time.Now())
 	require.NoError(t, err)
 
+	announces := func() (names []string) { // the global networks that west may announce
+		role := &rbacv1.Role{}
+		require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: broker.MemberName("west")}, role))
+		for _, r := range role.Rules[1:] {
+			names = append(names, r.ResourceNames...)
+		}
+		return names
+	}
+	file := w.file
 	join := func(want string, flags ...string) (stderr string) {
 		t.Helper()
-		args := append([]string{"join", w.file, "--clusterid", "west", "--servicecidr", "10.101.0.0/16", "--clustercidr", "10.111.0.0/16", "--wait=false"}, flags...)
+		args := append([]string{"join", file, "--clusterid", "west", "--servicecidr", "10.101.0.0/16", "--clustercidr", "10.111.0.0/16", "--wait=false"}, flags...)
 		r := w.run(t, args...)
 		require.Equal(t, cli.ExitDone, r.code, r.stderr)
 		sub := &v1alpha1.Submariner{}
@@ -55,7 +66,9 @@ func TestJoinGlobalnet(t *testing.T) {
 		require.NoError(t, err)
 		granted := []netip.Prefix{netip.MustParsePrefix("10.101.0.0/16"), netip.MustParsePrefix("10.111.0.0/16")}
 		var networks []netip.Prefix
+		var may []string
 		if want != "" {
+			may = []string{want}
 			networks = []netip.Prefix{netip.MustParsePrefix(want)}
 			granted = networks
 		}
@@ -63,6 +76,7 @@ func TestJoinGlobalnet(t *testing.T) {
 		record, err := broker.GlobalNetworks(t.Context(), w.hubC, submarinerv1.BrokerNamespace, time.Now())
 		require.NoError(t, err)
 		require.Equal(t, networks, record.Find("west").Networks)
+		require.Equal(t, may, announces())
 		require.Equal(t, []netip.Prefix{netip.MustParsePrefix("242.0.0.0/16")}, record.Find("north").Networks)
 		return r.stderr
 	}
@@ -100,4 +114,18 @@ func TestJoinGlobalnet(t *testing.T) {
 	r := w.run(t, "join", w.file, "--clusterid", "west", "--servicecidr", "10.101.0.0/16", "--wait=false", "--globalnet-cidr", "242.0.128.0/17")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, `global network 242.0.128.0/17 overlaps 242.0.0.0/16 of cluster "north"`)
+
+	t.Log("with an invitation")
+	hub := &v1alpha1.Broker{}
+	require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName}, hub))
+	f, err := broker.InviteCluster(t.Context(), w.hubC, hub, broker.Invitation{
+		URL: w.hub.Config().Host, CA: w.hub.Config().CAData, PSK: broker.Secret(w.psk), Administrator: brokertest.Key("administrator"), TTL: time.Hour,
+		Global: &globalnet.NetworkRequest{Cluster: "west"},
+	}, trust.Invitation{Cluster: "west", Gateways: 2, Sets: []string{"default"}}, time.Now())
+	require.NoError(t, err)
+	file = filepath.Join(t.TempDir(), "west.subm")
+	_, err = f.WriteFile(file, time.Now())
+	require.NoError(t, err)
+	require.NoError(t, broker.LetAnnounce(t.Context(), w.hubC, submarinerv1.BrokerNamespace, "west"))
+	join("242.1.0.0/22")
 }
