@@ -56,7 +56,7 @@ var may = map[string]string{
 	"api":                     "",
 	"api/crds":                "",
 	"sdewan":                  "api sdewan/rest",
-	"sdewan/install":          "api api/crds cluster internal/kube internal/progress internal/version internal/wake internal/words sdewan sdewan/controller sdewan/view sdewan/webhook",
+	"sdewan/install":          "api api/crds cluster dataplane internal/kube internal/progress internal/version internal/wake internal/words sdewan sdewan/controller sdewan/view sdewan/webhook",
 	"sdewan/manager":          "internal/kube sdewan sdewan/controller sdewan/install sdewan/webhook",
 	"sdewan/view":             "api dataplane internal/kube sdewan sdewan/cnf sdewan/rest",
 	"sdewan/rest":             "",

@@ -36,9 +36,6 @@ type Uplink struct {
 // DefaultUplink has the defaults of mwan3 2.10.
 var DefaultUplink = Uplink{Interval: 10, Timeout: 4, Count: 1, Reliability: 1, Up: 5, Down: 5}
 
-// MaxUplinks is the number of networks, the first ones of a CNF, that can be uplinks.
-const MaxUplinks = 59
-
 // MaxUplinkNumber is the largest number of an Uplink, in seconds or rounds.
 const MaxUplinkNumber = 3600
 

@@ -6,7 +6,7 @@
 // pods, an order that does not matter to the API server does not matter to a CNF either, and what no rule stands for is found and
 // removed. At most one worker works on a CNF, and no CNF waits for another one.
 //
-//	watch → snapshot (cnf.go) → aim and plan (desire.go, plan.go: pure) → sync (pod.go) → report (report.go)
+//	watch → snapshot (cnf.go) → aim and plan (desire.go, plan.go: pure) → sync (pods.go, pod.go, session.go) → report (report.go)
 //
 // A rule is in sync only if all pods of the Deployment are ready and hold it. Pods that are ready get rules although others are not: what a
 // CNF does for its site must not wait for a spare that is broken.
@@ -27,7 +27,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -36,7 +35,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"subctl/sdewan"
-	"subctl/sdewan/rest"
 )
 
 // Options are the settings of the controller. The zero value of each field except Log stands for its default.
@@ -62,14 +60,8 @@ type Options struct {
 // workers is the number of CNFs that are worked on at the same time, of which the first namespace can have half. Most workers wait for answers.
 const workers = 96
 
-// podTimeout bounds all requests of one sync of a pod.
-const podTimeout = 2 * time.Minute
-
 // busy is after which time a CNF is tried again whose namespace has all the workers that it can have.
 const busy = 200 * time.Millisecond
-
-// podsAtOnce is the number of pods of a CNF that are synced at the same time.
-const podsAtOnce = 16
 
 // maxWrites is the number of statuses and finalizers that are written at the same time: as much as an API server of two cores can take.
 const maxWrites = 16
@@ -179,129 +171,6 @@ func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, a
 		return of, r.o.Resync
 	}
 	return r.syncPods(ctx, c)
-}
-
-// outcome is the result of syncing one pod.
-type outcome struct {
-	aim      aim
-	synced   synced
-	problem  problem  // with the pod
-	mistakes []string // in its annotations
-}
-
-// syncPods syncs all pods that are ready, at the same time.
-func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict, after time.Duration) {
-	r.fleet.keep(c.key, c.pods)
-	unmanaged, mistakes := c.unmanaged()
-	services := r.names.of(ctx, c.rules)
-	mayTell := sync.OnceValue(func() bool { return r.mayTell(c.key) })
-	early := r.early(c.rules, func(x rule, p problem) problem { return steadyOf(x, p, mayTell) })
-	outcomes := make([]outcome, len(c.pods))
-	var group sync.WaitGroup
-	slots := make(chan struct{}, podsAtOnce)
-	for i, p := range c.pods {
-		if isReady(p) {
-			slots <- struct{}{}
-			group.Go(func() {
-				defer func() { <-slots }()
-				outcomes[i] = r.syncPod(ctx, c, p, services, unmanaged, early)
-			})
-		}
-	}
-	group.Wait()
-	copy(c.rules, early.rules)
-	var wrong problem // with the CNF
-	for _, o := range outcomes {
-		if o.problem.reason != "" {
-			wrong = o.problem
-		}
-	}
-	wrong = r.steady(c.key, wrong, mayTell)
-	waiting := c.notReady()
-	if wrong.reason == "" && waiting != "" {
-		wrong = problem{NotReady, waiting}
-	}
-	for _, o := range outcomes {
-		mistakes = append(mistakes, o.mistakes...)
-	}
-	r.note(c, mistakes)
-	again := wrong.reason != ""
-	if again {
-		r.trouble(c.key, c.deployments[0], wrong)
-	} else {
-		r.settled(c.key)
-	}
-	verdicts := make(map[types.UID]verdict, len(c.rules))
-	for _, x := range c.rules {
-		v := verdict{problem: wrong, gone: wrong.reason == ""}
-		for i, o := range outcomes {
-			if o.aim.desires == nil {
-				continue // not ready
-			}
-			p := o.aim.on(x, o.synced)
-			if o.problem.reason != "" && p.reason != Rejected {
-				continue // not synced, or not to the end
-			}
-			key := id{x.kind.Collection, x.GetName()}
-			v.written = v.written || o.synced.written[key]
-			if p.reason != "" {
-				v.gone = false
-				if v.reason == "" || p.ofRule() && !v.ofRule() {
-					v.problem = problem{p.reason, onPod(c.pods[i].Name, p)}
-				}
-				again = again || p.byCNF()
-			}
-		}
-		v.problem = steadyOf(x, v.problem, mayTell)
-		verdicts[x.GetUID()] = v
-	}
-	switch {
-	case again:
-		after = 0
-	case services.late:
-		after = dnsSoon
-	case services.dns:
-		after = min(dnsAgain, r.o.Resync)
-	default:
-		after = r.o.Resync
-	}
-	return func(x rule) verdict { return verdicts[x.GetUID()] }, after
-}
-
-// onPod names the pod in a message, unless the problem is the same on all pods.
-func onPod(pod string, p problem) string {
-	if p.byCNF() {
-		return "pod " + pod + ": " + p.message
-	}
-	return p.message
-}
-
-func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool, early *early) outcome {
-	ctx, cancel := context.WithTimeout(ctx, podTimeout)
-	defer cancel()
-	m, trouble := r.fleet.of(ctx, c.key, p)
-	defer r.fleet.done(m, c.key.Namespace)
-	if trouble != nil {
-		return outcome{problem: *trouble}
-	}
-	annotation, ok := p.Annotations[sdewan.NetworksAnnotation]
-	if !ok {
-		annotation = c.deployments[0].Spec.Template.Annotations[sdewan.NetworksAnnotation]
-	}
-	var o outcome
-	networks, err := sdewan.ParseNetworks(annotation)
-	if err != nil {
-		o.mistakes = []string{oneLine(err)}
-	}
-	o.aim = aimOf(c.rules, networks, services.render, unmanaged)
-	watched := watch(m.client, func(refused map[id]error) { early.refused(ctx, p.Name, o.aim, refused) })
-	if o.synced, err = m.sync(ctx, watched, o.aim.desires, func(service string) bool { return owes(c.rules, service) }); err != nil {
-		m.read = time.Time{} // the Secrets may have changed
-		o.problem = problemOf(p.Name, err)
-	} else if o.synced.unapplied {
-		o.problem = problem{NotInKernel, fmt.Sprintf("pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}
-	}
-	return o
 }
 
 func hostPort(a netip.Addr, port int) string { return net.JoinHostPort(a.String(), strconv.Itoa(port)) }

@@ -274,6 +274,13 @@ func (w *world) runWith(o Options) (stop func()) {
 
 func newManager(t testing.TB, c *rest.Config, log *slog.Logger, namespaces ...string) manager.Manager {
 	t.Helper()
+	mgr, err := ctrl.NewManager(Config(c), managerOptions(t, log, namespaces...))
+	require.NoError(t, err)
+	return mgr
+}
+
+func managerOptions(t testing.TB, log *slog.Logger, namespaces ...string) manager.Options {
+	t.Helper()
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	caches := Cache()
@@ -283,12 +290,10 @@ func newManager(t testing.TB, c *rest.Config, log *slog.Logger, namespaces ...st
 		}
 		caches.DefaultNamespaces[ns] = cache.Config{}
 	}
-	mgr, err := ctrl.NewManager(Config(c), manager.Options{
+	return manager.Options{
 		Scheme: scheme, Cache: caches, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Logger: logr.FromSlogHandler(log.Handler()), Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	require.NoError(t, err)
-	return mgr
+	}
 }
 
 // eventually waits until f returns nil.

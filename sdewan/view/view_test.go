@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	batch "subctl/api/sdewan/v1alpha1"
-	"subctl/dataplane"
 	"subctl/internal/kube"
 	"subctl/sdewan"
 	"subctl/sdewan/rest"
@@ -353,6 +352,3 @@ func (m missing) List(ctx context.Context, list client.ObjectList, options ...cl
 func isRules(list client.ObjectList) bool {
 	return slices.ContainsFunc(sdewan.Kinds(), func(k sdewan.Kind) bool { return reflect.TypeOf(k.NewList()) == reflect.TypeOf(list) })
 }
-
-// The limit of sdewan, which plans nothing, is that of the plan.
-func TestMaxUplinks(t *testing.T) { require.Equal(t, dataplane.MaxUplinks, sdewan.MaxUplinks) }

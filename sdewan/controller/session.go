@@ -1,0 +1,264 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"subctl/sdewan/rest"
+	restclient "subctl/sdewan/rest/client"
+)
+
+// maxRounds is the maximum number of times that a pod is compared with its desired state, until nothing is left to do. An object
+// that depends on another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
+const maxRounds = 6
+
+// maxFailures is the number of objects that a pod may answer with 5xx in a round: with more, the pod is broken, and not the objects.
+const maxFailures = 8
+
+// maxHeld bounds the objects of a pod that are in memory, in bytes: 10,000 rules take 5 MiB.
+const maxHeld = 16 << 20
+
+// session is one sync.
+type session struct {
+	*memory
+	api api
+	synced
+	before   map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
+	failures int                    // answers of 5xx in this round
+	changes  map[change]int         // when the CNF has accepted one last: how many it had accepted then
+	accepted int                    // how many it has accepted
+	refusals map[id]refusal         // the last ones of this session
+	// doubts are what the CNF refused or failed to change, as it was before; the zero Item for what it failed to create. OpenWrt may have deleted it.
+	doubts map[id]restclient.Item
+}
+
+// change is a sort of changes: of a collection, and whether objects were removed.
+type change struct {
+	collection *rest.Collection
+	removal    bool
+}
+
+// refusal is an answer of 4xx or 5xx to an op, after so many changes.
+type refusal struct {
+	err   error
+	after int
+}
+
+// again reports whether an op is worth another try that the CNF has refused: something that may be the reason has changed since. What an object lacks is
+// in a collection of its module before its own; it is in use by one of a collection after its own; and what there is too much of, or twice, is in its own. In
+// other cases the next sync tries again.
+func (s *session) again(l *rest.Collection, verb verb, r refusal) bool {
+	own := slices.Index(rest.Collections, l)
+	for i, other := range rest.Collections {
+		if other.Module != l.Module {
+			continue
+		}
+		written, removed := s.changes[change{other, false}] > r.after, s.changes[change{other, true}] > r.after
+		if verb == remove && i > own && (written || removed) || verb != remove && (i < own && written || i == own && removed) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle repeats rounds until one has nothing to do, or can do nothing.
+func (s *session) settle(ctx context.Context, desires []desire) error {
+	stale := desires
+	for range maxRounds {
+		for _, d := range stale {
+			if err := s.list(ctx, d); err != nil {
+				return err
+			}
+		}
+		s.refused, s.failures = map[id]error{}, 0
+		var touched []desire
+		done := 0
+		for _, d := range desires {
+			ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
+			n, err := s.carryOut(ctx, d, ops)
+			if err == nil && n == 0 {
+				further := s.moves(d)
+				ops = append(ops, further...)
+				n, err = s.carryOut(ctx, d, further)
+			}
+			if err != nil {
+				return err
+			}
+			if done += n; len(ops) > 0 {
+				touched = append(touched, d)
+			}
+		}
+		for _, d := range slices.Backward(desires) {
+			ops := leftovers(d, s.have[d.collection])
+			n, err := s.carryOut(ctx, d, ops)
+			if err != nil {
+				return err
+			}
+			if done += n; len(ops) > 0 && !slices.ContainsFunc(touched, func(t desire) bool { return t.collection == d.collection }) {
+				touched = append(touched, d)
+			}
+		}
+		if done == 0 {
+			return s.resolve(ctx, touched)
+		}
+		stale = touched
+	}
+	s.differ(desires)
+	return nil
+}
+
+// resolve reads the collections again in which the last round was refused a change.
+func (s *session) resolve(ctx context.Context, touched []desire) error {
+	for _, d := range touched {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.doubts)), func(key id) bool { return key.collection == d.collection }) {
+			continue
+		}
+		if err := s.list(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// differ refuses what still differs: the CNF does not hold what it has accepted.
+func (s *session) differ(desires []desire) {
+	for _, d := range desires {
+		ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
+		for _, o := range slices.Concat(ops, s.moves(d), leftovers(d, s.have[d.collection])) {
+			if key := (id{d.collection, o.name}); s.refused[key] == nil {
+				s.refused[key] = errDiffers
+			}
+		}
+	}
+}
+
+// moves returns what corrects the order of a collection.
+func (s *session) moves(d desire) []op {
+	return moves(d, s.have[d.collection], func(name string) bool { return s.refused[id{d.collection, name}] != nil })
+}
+
+var errDiffers = errors.New("the CNF accepts the object, but then returns another one: look at it on the CNF")
+
+// list reads a collection. A CNF without the module is like one without objects, as long as none are wanted.
+func (s *session) list(ctx context.Context, d desire) error {
+	items, err := s.api.List(ctx, d.collection)
+	if restclient.CodeOf(err) == http.StatusNotFound {
+		items, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", d.collection, err)
+	}
+	have := newListing(items)
+	s.have[d.collection] = have
+	size := 0
+	for _, l := range s.have {
+		for _, item := range l.items {
+			size += item.Size()
+		}
+	}
+	if size > maxHeld {
+		return fmt.Errorf("reading %s: the CNF has objects of more than %d MiB altogether", d.collection, maxHeld>>20)
+	}
+	for key, before := range s.doubts {
+		if key.collection != d.collection {
+			continue
+		}
+		delete(s.doubts, key)
+		existed := before.Name != ""
+		if at, ok := have.first[key.name]; d.collection.Service != "" && (ok != existed || ok && !have.items[at].Same(before)) {
+			s.owed[d.collection.Service] = true
+		}
+	}
+	return nil
+}
+
+// carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses, or
+// answers with 5xx, does not stop the others.
+func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, err error) {
+	l := d.collection
+	for _, o := range ops {
+		key := id{l, o.name}
+		if r, ok := s.refusals[key]; ok && !s.again(l, o.verb, r) {
+			s.refused[key] = r.err
+			continue
+		}
+		delete(s.refusals, key)
+		switch err = nil; o.verb {
+		case create:
+			s.before[key] = restclient.Item{}
+			_, err = s.api.Create(ctx, l, o.object)
+		case update:
+			s.before[key] = s.have[l].items[s.have[l].first[o.name]]
+			_, err = s.api.Update(ctx, l, o.object)
+		case move:
+			s.before[key] = restclient.Item{}
+			if err = s.api.Delete(ctx, l, o.name); err == nil {
+				_, err = s.api.Create(ctx, l, o.object)
+			}
+		case remove:
+			delete(s.answers, key)
+			err = s.api.Delete(ctx, l, o.name)
+		}
+		refused, failed := restclient.ClassOf(err) == restclient.Rejected, restclient.CodeOf(err) >= http.StatusInternalServerError && s.failures < maxFailures
+		if failed && !refused { // it may have done a part: the next listing tells
+			refused = true
+			s.failures++
+			s.doubts[key] = s.before[key]
+			if o.verb == remove {
+				s.doubts[key] = s.have[l].items[s.have[l].first[o.name]]
+			}
+			delete(s.before, key)
+		}
+		if l.Service != "" && (err == nil || !refused || o.verb == move) { // the answer of a change may be lost
+			s.owed[l.Service] = true
+		}
+		switch {
+		case err == nil:
+			done++
+			s.accepted++
+			s.changes[change{l, o.verb == remove}] = s.accepted
+			if o.verb != move {
+				s.written[key] = true
+			}
+		case refused:
+			s.refused[key], s.refusals[key] = err, refusal{err, s.accepted}
+			if before, ok := s.before[key]; ok && o.verb == update {
+				s.doubts[key] = before
+			}
+		default:
+			return done, fmt.Errorf("changing %s/%s: %w", l, o.name, err)
+		}
+	}
+	return done, nil
+}
+
+// holds reports whether a CNF that returned item holds an object.
+func (s *session) holds(l *rest.Collection, w wanted, item restclient.Item) bool {
+	matches, unreadable := item.Matches(w.object)
+	if matches && (!unreadable || w.trusted) {
+		return true
+	}
+	key := id{l, item.Name}
+	sum := digest(w.object)
+	if a, ok := s.answers[key]; ok && a.sent == sum && a.got == item.Digest() {
+		return true
+	}
+	// It was written a moment ago, and this is what the CNF makes of it.
+	if before, written := s.before[key]; written && (matches || !before.Same(item)) {
+		s.answers[key] = answer{sum, item.Digest()}
+		return true
+	}
+	return false
+}
+
+// digest identifies an object as it is written.
+func digest(o rest.Object) [sha256.Size]byte {
+	b, _ := json.Marshal(o) // strings and lists of them can be encoded
+	return sha256.Sum256(b)
+}
