@@ -31,13 +31,17 @@ func checkNetworks(r request) ([]string, error) {
 	services, servicesWarning, servicesErr := r.services()
 	own := append(named(pods, "the pod network of this cluster"), named(services, "the Service network of this cluster")...)
 	var global []network
-	if n, err := r.globalNetwork(); err == nil && n.IsValid() { // checkGlobalnet reports an error
-		global = []network{{n, "the global network of this cluster"}}
+	planned, globalErr := r.globalNetwork() // checkGlobalnet reports the error
+	if globalErr == nil && planned.IsValid() {
+		global = []network{{planned, "the global network of this cluster"}}
 	}
 	members, invalid := r.members()
 	const hintRight = "specify the right networks with --clustercidr and --servicecidr"
 	const hintGlobal = "join with another --globalnet-cidr"
-	conflicts := r.conflicts(own, global, members)
+	var conflicts error
+	if globalErr == nil { // otherwise, nobody knows what the cluster will announce
+		conflicts = r.conflicts(own, global, members)
+	}
 	errs := []error{
 		podsErr, servicesErr,
 		impossible(own, hintRight), impossible(global, hintGlobal),
