@@ -94,6 +94,9 @@ const (
 	retryMax = 5 * time.Second
 	// resync is the time between passes when nothing happens.
 	resync = 10 * time.Second
+	// identityPoll is the time between looks at the grant. It is in a file, and comes just before or after a change
+	// in this cluster that it permits.
+	identityPoll = time.Second
 )
 
 // New returns an Exchange that does nothing until Run.
@@ -123,6 +126,7 @@ func (e *Exchange) Run(ctx context.Context) error {
 	e.local.watch(ctx, &watches)
 	watches.Go(func() { e.renewal.run(ctx) })
 	watches.Go(func() { e.rounds.run(ctx) })
+	watches.Go(func() { e.followGrant(ctx) })
 	var retry time.Duration
 	var last time.Time
 	for {
@@ -148,6 +152,17 @@ func (e *Exchange) Run(ctx context.Context) error {
 			retry = 0
 		} else {
 			retry = min(max(2*retry, retryMin), retryMax)
+		}
+	}
+}
+
+// followGrant causes a pass when the cluster has got another grant, until ctx is done.
+func (e *Exchange) followGrant(ctx context.Context) {
+	i, _ := e.config.Identity() // a pass reports the error
+	for wake.After(ctx, identityPoll) == nil {
+		if now, err := e.config.Identity(); err == nil && now.Grant != i.Grant {
+			i = now
+			e.kick.Send()
 		}
 	}
 }

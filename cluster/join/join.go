@@ -85,14 +85,11 @@ func (j *Operation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := j.install(ctx, objs); err != nil {
+	if err := j.install(ctx, objs, added || j.Plan.NewKeys || len(j.Plan.Granted) > 0); err != nil {
 		return err
 	}
 	if j.Plan.NewKeys {
 		j.renewed = key.Private.Public().String()
-	}
-	if err := j.reread(ctx, added || j.Plan.NewKeys || len(j.Plan.Granted) > 0); err != nil {
-		return err
 	}
 	if err := j.status(ctx); err != nil {
 		return err
@@ -116,8 +113,9 @@ func (j *Operation) run(ctx context.Context) error {
 
 // install applies the objects. Server-side apply keeps fields that somebody else has set,
 // and that the plan does not set: so the Submariner of an earlier join is first patched, in one
-// write, to what the plan announced.
-func (j *Operation) install(ctx context.Context, objs []client.Object) error {
+// write, to what the plan announced. If Secrets have changed, its gateways read them before that: a grant permits what the
+// Submariner then announces.
+func (j *Operation) install(ctx context.Context, objs []client.Object, secretsChanged bool) error {
 	objs, err := j.withoutTheirs(ctx, objs)
 	if err != nil {
 		return err
@@ -129,6 +127,11 @@ func (j *Operation) install(ctx context.Context, objs []client.Object) error {
 		}
 		if err := kube.Install(ctx, j.Member.Client, kube.FieldOwner, objs[:i], nil); err != nil {
 			return err
+		}
+		if secretsChanged {
+			if err := j.reread(ctx); err != nil {
+				return err
+			}
 		}
 		next := j.Plan.Before.DeepCopy()
 		next.Spec = sub.Spec
@@ -154,12 +157,8 @@ func (j *Operation) withoutTheirs(ctx context.Context, objs []client.Object) ([]
 	return slices.Delete(slices.Clone(objs), i, i+1), nil
 }
 
-// reread makes the gateways of a cluster that has joined before read its Secrets again if they have
-// changed.
-func (j *Operation) reread(ctx context.Context, changed bool) error {
-	if !changed || j.Plan.Before == nil {
-		return nil
-	}
+// reread makes the gateways of a cluster that has joined before read its Secrets again.
+func (j *Operation) reread(ctx context.Context) error {
 	err := cluster.RereadSecrets(ctx, j.Member, time.Now())
 	if apierrors.IsForbidden(err) {
 		j.Report.Warn(cluster.NoReread, "credentials")

@@ -3,6 +3,7 @@ package join
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/broker/exchange"
+	"subctl/cable"
 	"subctl/cluster"
 	"subctl/internal/wake"
 	"subctl/internal/words"
@@ -107,11 +109,25 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	if err := j.Broker.List(ctx, endpoints, client.InNamespace(j.publishedIn())); err != nil {
 		return nil, fmt.Errorf("listing endpoints on the broker: %w", err)
 	}
-	self := j.Plan.Submariner.Spec.ClusterID
-	if !slices.ContainsFunc(exchange.InClusters(endpoints.Items), func(e submarinerv1.Endpoint) bool { return e.Spec.ClusterID == self }) {
-		return []string{fmt.Sprintf("the gateway has not published its endpoint on the broker yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
+	return j.unannounced(exchange.InClusters(endpoints.Items)), nil
+}
+
+// unannounced returns a line if no gateway has published an endpoint on the broker, or none that announces the networks of the plan. Until then, the
+// others reach the networks that the cluster had before, if any.
+func (j *Operation) unannounced(endpoints []submarinerv1.Endpoint) []string {
+	what := "endpoint"
+	for _, e := range endpoints {
+		if e.Spec.ClusterID != j.Plan.Submariner.Spec.ClusterID {
+			continue
+		}
+		what = "networks"
+		announced, err := cable.ParseCIDRs("network", e.Spec.Subnets)
+		slices.SortFunc(announced, netip.Prefix.Compare)
+		if err == nil && slices.Equal(slices.Compact(announced), j.Plan.Grant.Networks) {
+			return nil
+		}
 	}
-	return nil, nil
+	return []string{fmt.Sprintf("the gateway has not published its %s on the broker yet: see kubectl logs -n %s -l app=%s", what, cluster.Namespace, cluster.GatewayName)}
 }
 
 // publishedIn returns the namespace of one of the clustersets of the cluster. Its gateway publishes the same in all of them.

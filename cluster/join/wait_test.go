@@ -2,7 +2,9 @@ package join_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/exchange"
+	"subctl/broker/trust"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/cluster/join"
@@ -66,6 +69,7 @@ func TestWait(t *testing.T) {
 		changes []catalog.CableChange
 		made    []string // nodes that the join has made gateways
 		unseen  bool
+		before  string // the network that the cluster announced before
 		want    string // empty: all is well
 	}{
 		{name: "alone", objs: append(agents, clustertest.Gateway("active", ""))},
@@ -79,6 +83,8 @@ func TestWait(t *testing.T) {
 		},
 		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
 			"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
+		{name: "still the networks of before", objs: append(agents, clustertest.Gateway("active", "")), before: "242.1.0.0/16", want: "waiting for the agents to run: out of time:\n" +
+			"  the gateway has not published its networks on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
 		{name: "connected", objs: append(agents, clustertest.Gateway("active", "", connection("east", "connected", ""))), present: []string{"east"}},
 		{
 			name: "still the cable of before", objs: append(agents, clustertest.Gateway("active", "", by("vxlan"))), present: []string{"east"}, changes: changed,
@@ -127,14 +133,16 @@ func TestWait(t *testing.T) {
 			reserved, err := exchange.Kinds().Of(&submarinerv1.Endpoint{})
 			require.NoError(t, err)
 			seen := []client.Object{reserved.Empty("submariner-k8s-broker", "west", 1)}
+			const network = "242.2.0.0/16"
 			if !test.unseen {
 				seen = append(seen, &submarinerv1.Endpoint{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west.0"}, Spec: submarinerv1.EndpointSpec{ClusterID: "west"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west.0"},
+					Spec:       submarinerv1.EndpointSpec{ClusterID: "west", Subnets: []string{cmp.Or(test.before, network)}},
 				})
 			}
 			j := &join.Operation{
 				Member: cluster.Side{Client: clustertest.Client(t, test.objs...)}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
-				Plan: &join.Plan{Present: test.present, Cables: test.changes, Gateways: test.made, Submariner: clustertest.Submariner()}, Report: progress.New(&said),
+				Plan: &join.Plan{Present: test.present, Cables: test.changes, Gateways: test.made, Submariner: clustertest.Submariner(), Grant: trust.Grant{Networks: []netip.Prefix{netip.MustParsePrefix(network)}}}, Report: progress.New(&said),
 			}
 			err = j.Wait(ctx)
 			if test.want == "" {
