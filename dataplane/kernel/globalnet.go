@@ -82,11 +82,11 @@ func (s globalnets) write(have dataplane.Globalnet, whole bool, w dataplane.Glob
 	return err
 }
 
-// intact returns the table as it is. It reports whether there is a table that can be changed in place.
+// intact returns the table as it is, the zero Globalnet if there is none. It reports whether that can be changed, or else must be replaced.
 func (s globalnets) intact() (dataplane.Globalnet, bool) {
 	seen, err := s.table()
 	if err != nil || len(seen) != 1 {
-		return dataplane.Globalnet{}, false
+		return dataplane.Globalnet{}, err == nil
 	}
 	have := seen[0].(dataplane.Globalnet)
 	return have, have.Seen != damaged

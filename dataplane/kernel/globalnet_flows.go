@@ -14,14 +14,15 @@ import (
 
 // endFlows deletes the conntrack entries of connections to ports that are not exported any more, of UDP connections to endpoints to which no
 // Service leads any more, of connections from addresses that this gateway no longer gives, as their replies go elsewhere, and of connections between other
-// clusters and pods that no longer have an address of their own, as nothing translates them. What a client still sends
+// clusters and pods that no longer have an address of their own, as nothing translates them. Where there was no table, it deletes those of pods with
+// what is outside, which the kernel would never translate as long as they are in use. What a client still sends
 // is then a new connection. Nothing else would end what is not TCP while the client sends, such as
 // the pings of the gateways themselves; a TCP client hears from the other end at once, instead of waiting.
 //
 // TCP connections to an endpoint of a port that is still exported go on, as with kube-proxy: an endpoint that is not ready may still answer.
 func (s globalnets) endFlows(have, want dataplane.Globalnet) error {
 	ports, endpoints, sources, owners := gonePorts(have, want), goneEndpoints(have, want), goneSources(have, want), goneOwners(have, want)
-	if len(ports) == 0 && len(endpoints) == 0 && len(sources) == 0 && len(owners.pods) == 0 {
+	if len(ports) == 0 && len(endpoints) == 0 && len(sources) == 0 && owners.none() {
 		return nil
 	}
 	err := s.endMatching(func(original, reply dataplane.Flow) bool {
@@ -86,12 +87,15 @@ func goneEndpoints(have, want dataplane.Globalnet) datagramsTo {
 // formerOwners are pods that no longer have an address of their own.
 type formerOwners struct {
 	pods map[netip.Addr]bool
+	all  bool           // all pods had none, as there was no table: it is about what they send
 	nets []netip.Prefix // of this cluster's pods
 }
 
+func (f formerOwners) none() bool { return len(f.pods) == 0 && !f.all }
+
 // goneOwners returns the pods with an address of their own in have, and with none in want.
 func goneOwners(have, want dataplane.Globalnet) formerOwners {
-	gone := formerOwners{map[netip.Addr]bool{}, want.Pods}
+	gone := formerOwners{pods: map[netip.Addr]bool{}, all: have.Table == "" && want.Table != "", nets: want.Pods}
 	for _, o := range dataplane.Without(have.Own, want.Own) {
 		gone.pods[o.Local] = true
 	}
@@ -105,12 +109,12 @@ func goneOwners(have, want dataplane.Globalnet) formerOwners {
 
 // match reports whether a connection is between one of the pods and another cluster, as far as this is known: conntrack sees it without a translation.
 func (f formerOwners) match(original, reply dataplane.Flow) bool {
-	other := original.Dst.Addr()
-	if !f.pods[original.Src.Addr()] {
-		other = original.Src.Addr()
+	ours := func(a netip.Addr) bool { return slices.ContainsFunc(f.nets, func(n netip.Prefix) bool { return n.Contains(a) }) }
+	from, to := original.Src.Addr(), original.Dst.Addr()
+	if original.Src != reply.Dst || original.Dst != reply.Src {
+		return false
 	}
-	return (f.pods[original.Src.Addr()] || f.pods[original.Dst.Addr()]) && original.Src == reply.Dst && original.Dst == reply.Src &&
-		!slices.ContainsFunc(f.nets, func(n netip.Prefix) bool { return n.Contains(other) })
+	return (f.pods[from] || f.all && ours(from)) && !ours(to) || f.pods[to] && !ours(from)
 }
 
 // goneSources returns the addresses that have gives to connections, and want neither gives nor has as addresses of the gateway: a gateway that was a standby

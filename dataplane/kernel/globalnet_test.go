@@ -196,4 +196,10 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 	settle(t, ns, h, dataplane.State{})
 	require.Equal(t, []string{"13", "5", "7"}, entries(), "somebody else translates these, or nobody")
 	require.Contains(t, ns.Run("conntrack -L 2>/dev/null || cat /proc/net/nf_conntrack"), "10.0.0.20", "a connection inside the cluster")
+
+	t.Log("a table where there was none: what pods have sent so far is not translated, and never would be while they send")
+	track(unix.IPPROTO_UDP, "10.0.0.20", "203.0.113.16", "203.0.113.16", "10.0.0.20", 53)
+	track(unix.IPPROTO_UDP, "203.0.113.17", "10.0.0.20", "10.0.0.20", "203.0.113.17", 53)
+	settle(t, ns, h, state(t, g))
+	require.Equal(t, []string{"13", "17", "5", "7"}, entries())
 }
