@@ -50,7 +50,7 @@ func (a *Addresses) notes(s Snapshot, leaving map[Object]bool) (out []draft) {
 	ofPods, ofServices := make([]*slimIngress, len(pods)), make([]*slimIngress, len(services))
 	for i := range a.ingress {
 		x, o := &a.ingress[i], a.wanted.have[i]
-		if leaving[o] || !o.held.is || len(x.addrs) == 0 || x.addrs[0] != o.held.addr() {
+		if leaving[o] || a.wanted.useless[o] != nil || !o.held.is || len(x.addrs) == 0 || x.addrs[0] != o.held.addr() {
 			continue
 		}
 		if name, is := o.pod(); is {
