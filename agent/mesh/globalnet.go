@@ -156,7 +156,7 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	r.Apply = r.part(a.wanted.missing, left-len(r.Delete), o.Now)
 	r.UpdateStatus = r.part(statuses, maxWrites-len(r.Delete)-len(r.Apply), o.Now)
 	if !r.More {
-		r.Annotate = r.part(a.notes(s, leaving), maxWrites-len(r.Delete)-len(r.Apply)-len(r.UpdateStatus), o.Now)
+		r.Annotate = r.part(a.notes(s), maxWrites-len(r.Delete)-len(r.Apply)-len(r.UpdateStatus), o.Now)
 	}
 	return r
 }

@@ -44,13 +44,13 @@ func (d noteDraft) draw(time.Time) Object {
 }
 
 // notes returns the pods and Services whose annotations change: those with an address get it as soon as it is in the status of a GlobalIngressIP, and all
-// others lose the annotation, whoever has written it. leaving are the objects that are about to be deleted.
-func (a *Addresses) notes(s Snapshot, leaving map[Object]bool) (out []draft) {
+// others lose the annotation, whoever has written it.
+func (a *Addresses) notes(s Snapshot) (out []draft) {
 	pods, services := List[*slimPod](s), List[*slimService](s)
 	ofPods, ofServices := make([]*slimIngress, len(pods)), make([]*slimIngress, len(services))
 	for i := range a.ingress {
 		x, o := &a.ingress[i], a.wanted.have[i]
-		if leaving[o] || a.wanted.useless[o] != nil || !o.held.is || len(x.addrs) == 0 || x.addrs[0] != o.held.addr() {
+		if a.wanted.useless[o] != nil || !o.held.is || len(x.addrs) == 0 || x.addrs[0] != o.held.addr() {
 			continue
 		}
 		if name, is := o.pod(); is {
