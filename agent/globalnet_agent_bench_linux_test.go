@@ -49,7 +49,7 @@ type writes struct {
 func (w writes) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case r.Method == http.MethodGet:
-	case strings.HasSuffix(r.URL.Path, "/status"):
+	case strings.HasSuffix(r.URL.Path, "/status") && r.Method == http.MethodPut: // a patch is an annotation
 		w.statuses.Add(1)
 	default:
 		w.others.Add(1)
@@ -187,6 +187,7 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 		r := o.Role.Report(s, p, p.Outcome(s.Now, nil, nil))
 		require.Len(t, r.Apply, 1, "only the shared addresses are missing")
 		require.Empty(t, r.UpdateStatus)
+		require.Empty(t, r.Annotate)
 		time.Sleep(time.Second)
 	}
 	status, err := os.ReadFile("/proc/self/status")
@@ -252,13 +253,16 @@ func (n manyAddresses) send(resource string, add func(client.Object)) client.Obj
 	case "pods":
 		for i := range half {
 			p := &corev1.Pod{ObjectMeta: named(i, ""), Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: podIP(i), PodIPs: []corev1.PodIP{{IP: podIP(i)}}}}
+			p.Annotations[submarinerv1.GlobalIPAnnotation] = address(i)
 			p.Spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example.com/shop/frontend:v1", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 500)}}}}
 			add(p)
 		}
 		return &corev1.Pod{}
 	case "services":
 		for i := range half {
-			add(&corev1.Service{ObjectMeta: named(i, ""), Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", Selector: map[string]string{"app": "frontend"}, Ports: []corev1.ServicePort{{Port: 80}}}})
+			s := &corev1.Service{ObjectMeta: named(i, ""), Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", Selector: map[string]string{"app": "frontend"}, Ports: []corev1.ServicePort{{Port: 80}}}}
+			s.Annotations[submarinerv1.GlobalIPAnnotation] = address(half + i)
+			add(s)
 		}
 		return &corev1.Service{}
 	case "endpointslices":

@@ -62,6 +62,14 @@ func globalnetServerOf(t testing.TB, network string) (admin client.Client, confi
 	return admin, config
 }
 
+// leaveCluster deletes the Submariner object, as uninstall does. It stays: its finalizer waits for all nodes.
+func leaveCluster(t *testing.T, admin client.Client) {
+	t.Helper()
+	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}}
+	require.NoError(t, admin.Patch(t.Context(), sub, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`))))
+	require.NoError(t, admin.Delete(t.Context(), sub))
+}
+
 // globalnetOptions returns how a globalnet agent is run.
 func globalnetOptions(config *rest.Config, log *slog.Logger) Options {
 	return Options{Role: mesh.Globalnet(), Kernel: NoKernel(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config, Log: log}
@@ -130,10 +138,7 @@ func TestGlobalnetAgent(t *testing.T) {
 	eventually("it is exported again", func() bool {
 		return admin.Get(t.Context(), client.ObjectKeyFromObject(again), again) == nil && meta.IsStatusConditionTrue(again.Status.Conditions, "Ready")
 	})
-	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}}
-	held := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`)) // as ours, which waits for all nodes
-	require.NoError(t, admin.Patch(t.Context(), sub, held))
-	require.NoError(t, admin.Delete(t.Context(), sub))
+	leaveCluster(t, admin)
 	eventually("a cluster that leaves says nothing of exports any more", func() bool {
 		return admin.Get(t.Context(), client.ObjectKeyFromObject(again), again) == nil && len(again.Status.Conditions) == 0
 	})

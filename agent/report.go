@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,9 +53,34 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		}
 		return nil
 	}))
+	err = errors.Join(err, a.each(r.Annotate, func(o mesh.Object) error { return a.annotate(ctx, o) }))
 	a.told = a.warnOf(r.Warn)
 	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
 	return err
+}
+
+// annotate sets the annotations of an object, and removes those that are empty. It writes the status of the object: the API server takes annotations from
+// there, too, and leaves the rest of the object as it is. So the agent needs no right to change that.
+func (a *agent) annotate(ctx context.Context, o mesh.Object) error {
+	values := map[string]any{}
+	for key, value := range o.GetAnnotations() {
+		if values[key] = value; value == "" {
+			values[key] = nil
+		}
+	}
+	meta := map[string]any{"annotations": values}
+	if o.GetUID() != "" {
+		meta["uid"] = o.GetUID() // another object with the name is a conflict
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return err
+	}
+	err = a.Client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.fieldOwner()))
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("annotating %s %s: %w", kube.KindOf(o), client.ObjectKeyFromObject(o), err)
+	}
+	return nil
 }
 
 // updates are the objects whose statuses were updated, and the versions that they had before. The cache may not yet have what was written a moment

@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +21,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
+	"subctl/internal/kube"
 )
 
 // GlobalnetMemory is the memory limit of the globalnet agent, in bytes. With 65,536 addresses, the default size of a network, and long
@@ -50,7 +54,7 @@ func globalnet(sub *v1alpha1.Submariner) ([]client.Object, error) {
 		return nil, err
 	}
 	memory := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GlobalnetMemory, Namespace: Namespace, Labels: ours("")}}
-	out := append([]client.Object{export, memory}, account(GlobalnetName, globalnetRules(), globalnetClusterRules())...)
+	out := slices.Concat([]client.Object{export, memory}, annotationPolicy(), account(GlobalnetName, globalnetRules(), globalnetClusterRules()))
 	return append(out, globalnetAgent(sub)), nil
 }
 
@@ -66,11 +70,13 @@ func globalnetRules() []rbacv1.PolicyRule {
 }
 
 // globalnetClusterRules returns its rights in all namespaces: to read what has an address, and to write the objects
-// that request addresses. It changes neither pods nor Services: whoever may patch a pod may change its image.
+// that request addresses. It annotates pods and Services by writing their statuses, in which it may change nothing else: see
+// annotationPolicy. Whoever may patch a pod may change its image.
 func globalnetClusterRules() []rbacv1.PolicyRule {
 	const mcs = "multicluster.x-k8s.io"
 	return []rbacv1.PolicyRule{
 		rule([]string{""}, []string{"namespaces", "nodes", "pods", "services"}, read...),
+		rule([]string{""}, []string{"pods/status", "services/status"}, "patch"),
 		rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, read...),
 		rule([]string{mcs}, []string{"serviceexports"}, read...),
 		rule([]string{mcs}, []string{"serviceexports/status"}, "update"),
@@ -131,4 +137,34 @@ func globalnetAgent(sub *v1alpha1.Submariner) *appsv1.Deployment {
 			},
 		},
 	}
+}
+
+// annotationPolicy returns the policy of the globalnet agent, which annotates pods and Services by writing their statuses: it may change nothing
+// but that annotation. The API server itself keeps it from changing a spec, or the owners of a pod, in this way.
+func annotationPolicy() []client.Object {
+	const is, was = "object.metadata.?annotations.orValue({})", "oldObject.metadata.?annotations.orValue({})"
+	others := func(in, as string) string {
+		return fmt.Sprintf("%[1]s.all(k, k == '%[3]s' || %[1]s[?k] == %[2]s[?k])", in, as, submarinerv1.GlobalIPAnnotation)
+	}
+	all := []string{others(is, was), others(was, is)}
+	for _, field := range []string{"metadata.?labels", "metadata.?finalizers", "metadata.?ownerReferences", "?status"} {
+		all = append(all, fmt.Sprintf("object.%[1]s == oldObject.%[1]s", field))
+	}
+	objs := kube.AdmissionPolicy(GlobalnetName, &admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
+			kube.AdmissionRule("", []admissionv1.OperationType{admissionv1.Update}, "pods/status", "services/status"),
+		}},
+		MatchConditions: []admissionv1.MatchCondition{{
+			Name:       "the-agent",
+			Expression: fmt.Sprintf("request.userInfo.username == '%s'", kube.ServiceAccountUser(Namespace, GlobalnetName)),
+		}},
+		Validations: []admissionv1.Validation{{
+			Expression: strings.Join(all, " && "),
+			Message:    "the globalnet agent may change nothing but the annotation " + submarinerv1.GlobalIPAnnotation,
+		}},
+	})
+	for _, o := range objs {
+		o.SetLabels(ours(GlobalnetName))
+	}
+	return objs
 }

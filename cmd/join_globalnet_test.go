@@ -99,8 +99,15 @@ func TestJoinGlobalnet(t *testing.T) {
 	require.True(t, here())
 	used.Status.AllocatedIPs = nil
 	require.NoError(t, w.memberC.Status().Update(t.Context(), used))
+	annotated := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", Annotations: map[string]string{submarinerv1.GlobalIPAnnotation: "242.9.0.9", "example.com/mine": "kept"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	require.NoError(t, w.memberC.Create(t.Context(), annotated))
 	require.Contains(t, join(""), "removed the globalnet agent")
 	require.False(t, here())
+	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(annotated), annotated))
+	require.Equal(t, map[string]string{"example.com/mine": "kept"}, annotated.Annotations, "the agent has not removed it")
 	for _, kind := range []client.ObjectList{&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &corev1.ServiceAccountList{}, &corev1.ConfigMapList{}} {
 		require.NoError(t, w.memberC.List(t.Context(), kind))
 		require.NoError(t, meta.EachListItem(kind, func(o runtime.Object) error {

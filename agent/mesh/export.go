@@ -45,15 +45,15 @@ func (w *wanted) compareEndpoints(pods []*slimPod) {
 	if !slices.ContainsFunc(w.have, (*slimIngress).forEndpoint) {
 		return // the addresses of pods differ
 	}
-	duplicates := w.duplicates(pods)
+	w.useless = w.duplicates(pods)
 	for i := range w.exports {
 		e := &w.exports[i]
 		e.needs = slices.DeleteFunc(e.needs, func(n int32) bool {
 			at := w.ingress[n].at
-			if at < 0 || duplicates[w.have[at]] == nil {
+			if at < 0 || w.useless[w.have[at]] == nil {
 				return false
 			}
-			first := duplicates[w.have[at]]
+			first := w.useless[w.have[at]]
 			t := e.trouble()
 			t.others = append(t.others, fmt.Sprintf("%s (GlobalIngressIP %s)", first.held, first.name))
 			return true

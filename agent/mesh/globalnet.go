@@ -117,8 +117,9 @@ func GlobalNetwork(s Snapshot) (netip.Prefix, error) {
 // that a loop has for its report. Loops follow each other until all are written.
 const maxWrites = 400
 
-// reportGlobalnet returns the objects to write: first those that request addresses, then statuses.
-func reportGlobalnet(_ Snapshot, p Plan, o Outcome) Report {
+// reportGlobalnet returns the objects to write: first those that request addresses, then statuses. Annotations, on which nothing depends, are written with
+// what is left of maxWrites.
+func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	a := p.Addresses
 	if a == nil {
@@ -154,6 +155,9 @@ func reportGlobalnet(_ Snapshot, p Plan, o Outcome) Report {
 	r.Delete = r.part(a.wanted.needless, left-min(len(a.wanted.missing), left/2), o.Now)
 	r.Apply = r.part(a.wanted.missing, left-len(r.Delete), o.Now)
 	r.UpdateStatus = r.part(statuses, maxWrites-len(r.Delete)-len(r.Apply), o.Now)
+	if !r.More {
+		r.Annotate = r.part(a.notes(s), maxWrites-len(r.Delete)-len(r.Apply)-len(r.UpdateStatus), o.Now)
+	}
 	return r
 }
 

@@ -78,25 +78,76 @@ func (c *globalCluster) settle() {
 		require.Empty(c.t, p.State)
 		c.memory = p.Addresses
 		r := role.Report(s, p, p.Outcome(c.now, nil, nil))
-		if len(r.Apply)+len(r.Delete)+len(r.UpdateStatus) == 0 {
+		if len(r.Apply)+len(r.Delete)+len(r.UpdateStatus)+len(r.Annotate) == 0 {
 			return
 		}
-		for _, o := range r.Delete {
-			c.remove(o)
-		}
-		c.add(r.Apply...)
-		for _, o := range r.UpdateStatus {
-			for i, is := range c.objects {
-				if is.GetUID() == o.GetUID() {
-					changed := is.DeepCopyObject().(mesh.Object)
-					reflect.ValueOf(changed).Elem().FieldByName("Status").Set(reflect.ValueOf(o).Elem().FieldByName("Status"))
-					changed.SetResourceVersion(o.GetResourceVersion() + "+")
-					c.objects[i] = changed
-				}
+		c.write(r)
+	}
+	c.t.Fatal("it does not settle")
+}
+
+// write does what the API server does with a report.
+func (c *globalCluster) write(r mesh.Report) {
+	for _, o := range r.Delete {
+		c.remove(o)
+	}
+	c.add(r.Apply...)
+	c.annotate(r.Annotate)
+	for _, o := range r.UpdateStatus {
+		for i, is := range c.objects {
+			if is.GetUID() == o.GetUID() {
+				changed := is.DeepCopyObject().(mesh.Object)
+				reflect.ValueOf(changed).Elem().FieldByName("Status").Set(reflect.ValueOf(o).Elem().FieldByName("Status"))
+				changed.SetResourceVersion(o.GetResourceVersion() + "+")
+				c.objects[i] = changed
 			}
 		}
 	}
-	c.t.Fatal("it does not settle")
+}
+
+// annotate does what the API server does with the annotations that the agent writes.
+func (c *globalCluster) annotate(objs []mesh.Object) {
+	for _, o := range objs {
+		require.Equal(c.t, stripped(o), o, "it has nothing but annotations")
+		for i, is := range c.objects {
+			if reflect.TypeOf(is) != reflect.TypeOf(o) || mesh.KeyOf(is) != mesh.KeyOf(o) {
+				continue
+			}
+			changed := is.DeepCopyObject().(mesh.Object)
+			all := changed.GetAnnotations()
+			for k, v := range o.GetAnnotations() {
+				if all == nil {
+					all = map[string]string{}
+				}
+				if all[k] = v; v == "" {
+					delete(all, k)
+				}
+			}
+			changed.SetAnnotations(all)
+			c.objects[i] = changed
+		}
+	}
+}
+
+// stripped returns a pod or a Service with its name, UID and annotations only.
+func stripped(o mesh.Object) mesh.Object {
+	m := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Annotations: o.GetAnnotations()}
+	if _, is := o.(*corev1.Service); is {
+		return &corev1.Service{ObjectMeta: m}
+	}
+	return &corev1.Pod{ObjectMeta: m}
+}
+
+// annotations returns the pods and Services with an address in their annotation.
+func (c *globalCluster) annotations() string {
+	var out []string
+	for _, o := range c.objects {
+		if at, has := o.GetAnnotations()[submarinerv1.GlobalIPAnnotation]; has {
+			out = append(out, fmt.Sprintf("%s %s", o.GetName(), at))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
 }
 
 // text returns the objects with addresses, and the conditions of exports.

@@ -35,10 +35,14 @@ func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
 	return out
 }
 
-// search returns the number of the object with a namespace and a name in a sorted list; false if there is none.
-func search[P interface {
+// sorted is an object of a sorted list.
+type sorted interface {
+	// compareTo compares its namespace and name.
 	compareTo(types.NamespacedName) int
-}](in []P, namespace, name string) (int, bool) {
+}
+
+// search returns the number of the object with a namespace and a name in a sorted list; false if there is none.
+func search[P sorted](in []P, namespace, name string) (int, bool) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	return sort.Find(len(in), func(i int) int { return -in[i].compareTo(key) })
 }
@@ -46,7 +50,7 @@ func search[P interface {
 // find returns the object with a namespace and a name in a sorted list; nil if there is none.
 func find[T any, P interface {
 	*T
-	compareTo(types.NamespacedName) int
+	sorted
 }](in []P, namespace, name string) P {
 	if i, found := search(in, namespace, name); found {
 		return in[i]

@@ -163,6 +163,18 @@ func (o *slimIngress) pod() (name string, is bool) {
 	return o.ref, o.target == targetPod
 }
 
+// service returns the Service that an object stands for; false if it stands for something else.
+func (o *slimIngress) service() (name string, is bool) {
+	if o.target == targetOdd {
+		is = o.odd.spec.Target == submarinerv1.TargetClusterIPService && o.odd.spec.ServiceRef != nil
+		if is {
+			name = o.odd.spec.ServiceRef.Name
+		}
+		return name, is
+	}
+	return o.ref, o.target == targetService
+}
+
 // forEndpoint reports whether an object stands for an endpoint of a headless Service.
 func (o *slimIngress) forEndpoint() bool {
 	return o.target == targetEndpoint || o.target == targetOdd && o.odd.spec.Target == submarinerv1.TargetHeadlessServiceEndpoints

@@ -24,6 +24,7 @@ type slimPod struct {
 	own    bool       // whether it asks for a global address of its own
 	odd    bool       // whether the annotation for that has another value
 	none   bool       // whether it can have none: it uses the address of its node, has ended, or has no IPv4 address
+	note   note
 }
 
 func newSlimPod(p *corev1.Pod) *slimPod {
@@ -31,6 +32,7 @@ func newSlimPod(p *corev1.Pod) *slimPod {
 	return &slimPod{
 		slimMeta: newSlimMeta(&p.ObjectMeta), labels: newSlimLabels(p.Labels), ip: newIPv4(ip), own: asksForOwn(p), odd: asksOddly(p),
 		none: p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Status.PodIP != "" && !ip.IsValid(),
+		note: newNote(p.Annotations),
 	}
 }
 
@@ -50,12 +52,14 @@ func (p *slimPod) LabelSet() labels.Labels { return p.labels }
 type slimService struct {
 	slimMeta
 	external, headless, selects, ipv4 bool // type ExternalName, no address, a selector, an IPv4 address
+	note                              note
 }
 
 func newSlimService(s *corev1.Service) *slimService {
 	slim := &slimService{
 		slimMeta: newSlimMeta(&s.ObjectMeta), external: s.Spec.Type == corev1.ServiceTypeExternalName, headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
 		selects: len(s.Spec.Selector) > 0, ipv4: isIPv4(s.Spec.ClusterIP) || slices.ContainsFunc(s.Spec.ClusterIPs, isIPv4),
+		note: newNote(s.Annotations),
 	}
 	slim.uid = "" // nobody owns anything by a Service
 	return slim

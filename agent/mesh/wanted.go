@@ -30,8 +30,10 @@ type wanted struct {
 	wants   []int32        // by GlobalIngressIP that there is: the number of its want, plus 1; 0 for none
 	ingress []want
 	fresh   map[types.NamespacedName]int32 // the numbers of wants whose objects do not exist
-	ending  map[types.NamespacedName]bool  // GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
-	missing []draft                        // to apply
+	// useless are GlobalIngressIPs without effect; see duplicates.
+	useless map[*slimIngress]*slimIngress
+	ending  map[types.NamespacedName]bool // GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
+	missing []draft                       // to apply
 	// needless are objects that an agent has made and nobody needs any more, to delete.
 	needless []draft
 }

@@ -61,6 +61,12 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 			return fmt.Errorf("deleting %s %s: %w", kube.KindOf(obj), obj.GetName(), err)
 		}
 	}
+	switch err := cluster.RemoveAnnotations(ctx, j.Member); {
+	case apierrors.IsForbidden(err):
+		j.Report.Warn("pods and Services may keep annotations with global addresses, which have no effect: %v", err)
+	case err != nil:
+		return err
+	}
 	j.Report.Done("removed the globalnet agent")
 	return nil
 }

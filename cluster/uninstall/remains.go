@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,6 +125,11 @@ func othersIn(ctx context.Context, c client.Client) ([]string, error) {
 	return kube.OthersIn(ctx, c, cluster.Namespace, othersKinds(), func(_ string, o metav1.PartialObjectMetadata) bool { return cluster.IsOurs(o.Labels) })
 }
 
+// globalnet reports whether there is anything of the globalnet agent.
+func (r *Remains) globalnet() bool {
+	return slices.ContainsFunc(slices.Concat(r.Namespaced, r.Global), func(o client.Object) bool { return o.GetName() == cluster.GlobalnetName })
+}
+
 // Lines returns the actions of uninstall, one per line.
 func (r *Remains) Lines(c client.Client) []string {
 	var out []string
@@ -162,6 +168,9 @@ func (r *Remains) Lines(c client.Client) []string {
 	}
 	if r.Addresses > 0 {
 		out = append(out, "delete "+words.Count(r.Addresses, "object")+" that the globalnet agent has made")
+	}
+	if r.globalnet() {
+		out = append(out, "remove annotation "+submarinerv1.GlobalIPAnnotation+" of pods and Services")
 	}
 	for _, d := range r.Definitions {
 		remove(d)

@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,9 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 		}
 	}
 	if err := u.removeLeases(ctx); err != nil {
+		return err
+	}
+	if err := u.removeAnnotations(ctx, r); err != nil {
 		return err
 	}
 	for _, kind := range writtenKinds() {
@@ -99,6 +103,19 @@ func (u *Operation) removeAddresses(ctx context.Context, r *Remains) error {
 		}
 	}
 	return nil
+}
+
+// removeAnnotations removes the annotations with global addresses that the globalnet agent, which is deleted now, has left. Nothing depends on them.
+func (u *Operation) removeAnnotations(ctx context.Context, r *Remains) error {
+	if !r.globalnet() {
+		return nil
+	}
+	err := cluster.RemoveAnnotations(ctx, u.Cluster)
+	if apierrors.IsForbidden(err) {
+		u.Report.Warn("pods and Services may keep annotations with global addresses, which have no effect: %v", err)
+		return nil
+	}
+	return err
 }
 
 // removeLeases deletes the Lease of the election and the Leases of the gateway nodes.

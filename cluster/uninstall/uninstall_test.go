@@ -178,6 +178,29 @@ func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
 }
 
+// Annotations with global addresses go, which the globalnet agent has left, and no others. They stay in a cluster that never had the agent.
+func TestUninstallRemovesAnnotations(t *testing.T) {
+	for _, has := range []bool{false, true} {
+		m := metav1.ObjectMeta{Namespace: "elsewhere", Name: "web", Annotations: map[string]string{submarinerv1.GlobalIPAnnotation: "242.1.0.9", "example.com/mine": "kept"}}
+		pod, service := &corev1.Pod{ObjectMeta: m}, &corev1.Service{ObjectMeta: *m.DeepCopy()}
+		objs := []client.Object{pod, service}
+		if has {
+			right := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: cluster.GlobalnetName, Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}}}
+			objs = append(objs, right) // an uninstall was interrupted
+		}
+		j := newJoined(t, objs...)
+		require.Equal(t, has, slices.Contains(j.remains(t).Lines(j.c), "remove annotation submariner.io/GlobalIp of pods and Services"))
+		require.NoError(t, j.uninstall(t))
+		for _, o := range []client.Object{pod, service} {
+			require.NoError(t, j.c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+			_, kept := o.GetAnnotations()[submarinerv1.GlobalIPAnnotation]
+			require.Equal(t, !has, kept)
+			require.Equal(t, "kept", o.GetAnnotations()["example.com/mine"])
+		}
+		require.True(t, j.remains(t).Empty())
+	}
+}
+
 // What the globalnet agent has made goes although the agent is down, and the CRDs stay because of an object of a user.
 func TestUninstallWithoutTheGlobalnetAgent(t *testing.T) {
 	theirs := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "theirs"}}

@@ -32,6 +32,9 @@ const (
 	// OwnGlobalIPAnnotation is an annotation of a Pod, or of a Namespace for each of its pods. With the value
 	// OwnGlobalIP the pod has a global address of its own, in both directions.
 	OwnGlobalIPAnnotation = "submariner.io/global-ip"
+	// GlobalIPAnnotation is an annotation of a Pod or a Service: its global address (upstream). The globalnet agent writes it for users, and
+	// nothing depends on it.
+	GlobalIPAnnotation = "submariner.io/GlobalIp"
 	// OwnGlobalIP is the value of OwnGlobalIPAnnotation.
 	OwnGlobalIP = "own"
 )
