@@ -3,7 +3,9 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -341,4 +344,53 @@ func TestAntispoofOfOthers(t *testing.T) {
 	settle(t, ns, h, state(t, antispoof()))
 	settle(t, ns, h, nil)
 	require.Equal(t, before, ns.Run("nft list tables"))
+}
+
+// What cannot be done after the table has changed is tried again by the next Sync, and once only: connections of a network that has left are
+// forgotten, also if the table is created anew meanwhile.
+func TestAntispoofEndsFlowsLater(t *testing.T) {
+	for name, meanwhile := range map[string]string{"": "true", "the table is deleted": "nft delete table ip submariner-gateway-antispoof"} {
+		t.Run(name, func(t *testing.T) {
+			ns, h := node(t, dataplane.GatewayOwner)
+			settle(t, ns, h, state(t, antispoof()))
+			for _, to := range []string{"10.1.0.5", "10.2.0.5"} {
+				flow := &vnl.ConntrackFlow{
+					FamilyType: unix.AF_INET, TimeOut: 600,
+					Forward: vnl.IPTuple{Protocol: unix.IPPROTO_UDP, SrcIP: net.ParseIP("10.0.0.5").To4(), DstIP: net.ParseIP(to).To4(), SrcPort: 1000, DstPort: 53},
+					Reverse: vnl.IPTuple{Protocol: unix.IPPROTO_UDP, SrcIP: net.ParseIP(to).To4(), DstIP: net.ParseIP("10.0.0.5").To4(), SrcPort: 53, DstPort: 1000},
+				}
+				ns.Do(func() { require.NoError(t, vnl.ConntrackCreate(vnl.ConntrackTable, unix.AF_INET, flow)) })
+			}
+			tracked := func() (to []string) {
+				ns.Do(func() {
+					all, err := vnl.ConntrackTableList(vnl.ConntrackTable, unix.AF_INET)
+					require.NoError(t, err)
+					for _, f := range all {
+						if f.Forward.SrcIP.String() == "10.0.0.5" {
+							to = append(to, f.Forward.DstIP.String())
+						}
+					}
+				})
+				slices.Sort(to)
+				return to
+			}
+			left := antispoof()
+			left.Clusters = left.Clusters[:1]
+			end, calls := h.endMatching, 0
+			h.endMatching = func(func(original, reply dataplane.Flow) bool) error {
+				return errors.New("the kernel has no memory")
+			}
+			ns.Do(func() {
+				_, err := dataplane.Sync(t.Context(), h, state(t, left))
+				require.ErrorContains(t, err, "no memory")
+			})
+			require.Equal(t, []string{"10.1.0.5", "10.2.0.5"}, tracked())
+			h.endMatching = func(match func(original, reply dataplane.Flow) bool) error { calls++; return end(match) }
+			ns.Run(meanwhile)
+			settle(t, ns, h, state(t, left))
+			require.Equal(t, []string{"10.1.0.5"}, tracked())
+			require.Empty(t, settle(t, ns, h, state(t, left)))
+			require.Equal(t, 1, calls)
+		})
+	}
 }

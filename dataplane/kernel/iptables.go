@@ -35,6 +35,7 @@ type iptables struct {
 	sourcesSeen, antispoofSeen, returnsSeen, globalnetSeen, rulesetSeen nftSeen
 	// globalnetLeft is a former Globalnet with elements whose connections could not be ended yet; the zero value if there is none.
 	globalnetLeft dataplane.Globalnet
+	antispoofLeft antispoofLeft
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {
