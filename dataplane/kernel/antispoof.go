@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -20,7 +21,7 @@ import (
 type antispoofs struct{ *Host }
 
 // antispoofsNeed names the kernel features that antispoofing requires.
-const antispoofsNeed = "nftables with fib expressions, and for IPv6 if it has IPv6"
+const antispoofsNeed = "nftables with fib expressions"
 
 // list returns the table. While there is something left of a change, the table counts as one that no plan has, so that Sync tries again.
 func (s antispoofs) list() ([]dataplane.Object, error) {
@@ -33,8 +34,11 @@ func (s antispoofs) list() ([]dataplane.Object, error) {
 	return []dataplane.Object{o}, err
 }
 
-// table returns the table as the kernel has it.
+// table returns the table as the kernel has it. That IPv6 comes or goes changes nothing in nftables, and what must be there.
 func (s antispoofs) table() ([]dataplane.Object, error) {
+	if has := hasIPv6(); has != s.ipt.hadIPv6 {
+		s.ipt.antispoofSeen, s.ipt.hadIPv6 = nftSeen{}, has
+	}
 	return s.listTable(s.owner.Antispoof, &s.ipt.antispoofSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
@@ -90,10 +94,19 @@ func (l *antispoofLeft) finish(s antispoofs, w dataplane.Antispoof) error {
 
 // write writes the table. whole reports whether it can be changed in place.
 func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Antispoof) error {
+	fingerprint, lacks := strings.CutSuffix(have.Fingerprint(), lacksIPv6)
 	switch {
 	case !whole:
-	case have.Fingerprint() == w.Fingerprint():
-		if s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alter(tx, setsOf(table), have, w) }) == nil {
+	case fingerprint == w.Fingerprint():
+		err := s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error {
+			if lacks {
+				if err := s.putIPv6(tx, w); err != nil {
+					return err
+				}
+			}
+			return alter(tx, setsOf(table), have, w)
+		})
+		if err == nil {
 			s.ipt.antispoofSeen.became(w, s.conn.Generation())
 			return nil
 		}
@@ -101,7 +114,9 @@ func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Anti
 		return nil
 	}
 	return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error {
-		s.putIPv6(tx, w)
+		if err := s.putIPv6(tx, w); err != nil {
+			return err
+		}
 		return create(tx, table, w)
 	})
 }
@@ -149,8 +164,7 @@ func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 			tx.DelSet(sets[name])
 		}
 		addRules(tx, table, want)
-		s.putIPv6(tx, want)
-		return nil
+		return s.putIPv6(tx, want)
 	})
 }
 

@@ -144,8 +144,55 @@ func TestAntispoofWithoutIPv6(t *testing.T) {
 	settle(t, ns, h, want)
 	require.Empty(t, settle(t, ns, h, want))
 	require.NotContains(t, ns.Run("nft list tables"), "ip6")
+	ns.Run("umount /proc/sys/net/ipv6")
+	require.Len(t, settle(t, ns, h, want), 1, "it has come")
+	require.Contains(t, ns.Run("nft list tables"), "ip6")
 	settle(t, ns, h, nil)
 	require.NotContains(t, ns.Run("nft list tables"), "submariner")
+}
+
+// Where nftables has no tables for IPv6, the node goes on without.
+func TestAntispoofWithoutTablesOfIPv6(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	require.True(t, h.tablesOfIPv6(), "this kernel has them")
+	h.tablesOfIPv6 = func() bool { return false }
+	want := state(t, antispoof())
+	settle(t, ns, h, want)
+	require.Empty(t, settle(t, ns, h, want))
+	require.NotContains(t, ns.Run("nft list tables"), "ip6")
+	settle(t, ns, h, nil)
+	require.NotContains(t, ns.Run("nft list tables"), "submariner")
+}
+
+// Whatever happens to the table for IPv6, the other one stays: what the kernel has counted and remembers there, and what tells that a cluster has left.
+func TestAntispoofKeepsItsTableWithoutIPv6(t *testing.T) {
+	for name, damage := range map[string]string{
+		"deleted": "nft delete table ip6 submariner-gateway-antispoof",
+		"damaged": "nft insert rule ip6 submariner-gateway-antispoof arriving-ipv6 accept",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns, h := node(t, dataplane.GatewayOwner)
+			settle(t, ns, h, state(t, antispoof()))
+			const table = "nft -a list table ip submariner-gateway-antispoof"
+			before := ns.Run(table)
+			ns.Run(damage)
+			require.Len(t, settle(t, ns, h, state(t, antispoof())), 1)
+			require.Equal(t, before, ns.Run(table), "same handles")
+
+			ns.Run(damage)
+			left := antispoof()
+			left.Clusters, left.Out = left.Clusters[:1], left.Out[:1]
+			calls := 0
+			h.endMatching = func(match func(original, reply dataplane.Flow) bool) error {
+				calls++
+				require.True(t, match(dataplane.Flow{Dst: netip.MustParseAddrPort("10.2.0.9:53")}, dataplane.Flow{}))
+				return nil
+			}
+			require.Len(t, settle(t, ns, h, state(t, left)), 1)
+			require.Equal(t, 1, calls)
+			require.Empty(t, settle(t, ns, h, state(t, left)))
+		})
+	}
 }
 
 // Elements are added and removed singly: the rules and the other elements are there all the time.
