@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// What an IKE daemon leaves on a node when it is killed are objects of KindRemains. No plan
+// What an IKE daemon leaves on a node when it is killed, or a connection when it is removed, are objects of KindRemains. No plan
 // contains them, so Sync removes them, with two exceptions. While a planned daemon has not
 // been started yet, Diff leaves them alone, because they need it. And a running daemon may
 // still use the security associations of the daemon before it: they are not observed as
@@ -64,6 +64,23 @@ func (p IPsecPolicy) String() string {
 		s += fmt.Sprintf(" if_id %#x", p.IfID)
 	}
 	return s + " # of an IKE daemon that is gone"
+}
+
+// StandInAddr is an address on the device CNFStandInDevice that stands in for no network of a connection any more.
+type StandInAddr struct{ IP netip.Addr }
+
+// Key implements Object.
+func (a StandInAddr) Key() Key { return Key{KindRemains, "stand-in " + a.IP.String()} }
+
+// Needs implements Object.
+func (StandInAddr) Needs() []Key { return []Key{daemonKey} }
+
+// Equal implements Object.
+func (a StandInAddr) Equal(o Object) bool { return o == a }
+
+// String implements Object.
+func (a StandInAddr) String() string {
+	return fmt.Sprintf("ip addr add %v/32 dev %s # for a connection that is gone", a.IP, CNFStandInDevice)
 }
 
 // IKERemains are the files of an IKE daemon that is gone and, if it handled ESP in

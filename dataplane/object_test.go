@@ -45,6 +45,7 @@ func objects() []dataplane.Object {
 		dataplane.IPsecSA{Src: ip, Dst: ip, SPI: 1, ReqID: 2},
 		dataplane.IPsecPolicy{Src: p, Dst: p, Port: 1, Dir: "out", IfID: 2, Index: 3, ReqID: 4},
 		dataplane.IKERemains{},
+		dataplane.StandInAddr{IP: ip},
 		dataplane.IPsecInterface{Name: "i", MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8}},
 		dataplane.WireGuard{Name: "w", Private: dataplane.Secret{1}, Port: 2, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8}},
 		dataplane.WireGuardPeer{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -20,9 +21,24 @@ import (
 type antispoofs struct{ *Host }
 
 // antispoofsNeed names the kernel features that antispoofing requires.
-const antispoofsNeed = "nftables with fib expressions, and for IPv6 if it has IPv6"
+const antispoofsNeed = "nftables with fib expressions"
 
+// list returns the table. While there is something left of a change, the table counts as one that no plan has, so that Sync tries again.
 func (s antispoofs) list() ([]dataplane.Object, error) {
+	objects, err := s.table()
+	if len(objects) != 1 || !s.ipt.antispoofLeft.any() {
+		return objects, err
+	}
+	o := objects[0].(dataplane.Antispoof)
+	o.Seen = "unfinished"
+	return []dataplane.Object{o}, err
+}
+
+// table returns the table as the kernel has it. That IPv6 comes or goes changes nothing in nftables, and what must be there.
+func (s antispoofs) table() ([]dataplane.Object, error) {
+	if has := hasIPv6(); has != s.ipt.hadIPv6 {
+		s.ipt.antispoofSeen, s.ipt.hadIPv6 = nftSeen{}, has
+	}
 	return s.listTable(s.owner.Antispoof, &s.ipt.antispoofSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
@@ -30,15 +46,35 @@ func (s antispoofs) list() ([]dataplane.Object, error) {
 // a table that cannot be changed in place: a set that is empty may be one of an older agent or of another
 // program, of another type.
 //
-// Then it deletes the conntrack entries of networks that have left or are new. It does not if there was no whole
-// table: nothing tells which these are.
+// Then it deletes the conntrack entries of networks that have left or are new, and what packets have added to the set of known senders since the
+// transaction began. It does not if there was no whole table: nothing tells which these are. What fails is left for the next time.
 func (s antispoofs) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Antispoof)
 	have, ok := s.intact()
-	if err := s.write(have, ok, w); err != nil || !ok {
+	if err := s.write(have, ok, w); err != nil {
 		return err
 	}
-	if forgets(have, w) { // what packets have added since the transaction began
+	left := &s.ipt.antispoofLeft
+	if ok {
+		left.known = left.known || forgets(have, w)
+		left.ended = append(left.ended, w.Ended(have)...)
+		slices.SortFunc(left.ended, netip.Prefix.Compare)
+		left.ended = slices.Compact(left.ended)
+	}
+	return left.finish(s, w)
+}
+
+// antispoofLeft is what is left of a change after the table has been written.
+type antispoofLeft struct {
+	known bool           // whether the set of known senders is to be emptied
+	ended []netip.Prefix // networks whose connections end
+}
+
+func (l *antispoofLeft) any() bool { return l.known || len(l.ended) > 0 }
+
+// finish does what is left. The table is w.
+func (l *antispoofLeft) finish(s antispoofs, w dataplane.Antispoof) error {
+	if l.known && len(w.Inner) > 0 {
 		forget := func(tx *nftables.Conn, table *nftables.Table) error {
 			tx.FlushSet(setsOf(table)[dataplane.AntispoofSetKnown])
 			return nil
@@ -48,15 +84,29 @@ func (s antispoofs) put(_, want dataplane.Object) error {
 		}
 		s.ipt.antispoofSeen.became(w, s.conn.Generation())
 	}
-	return s.endFlows(w.Ended(have))
+	l.known = false
+	if err := s.endFlows(l.ended); err != nil {
+		return err
+	}
+	l.ended = nil
+	return nil
 }
 
 // write writes the table. whole reports whether it can be changed in place.
 func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Antispoof) error {
+	fingerprint, lacks := strings.CutSuffix(have.Fingerprint(), lacksIPv6)
 	switch {
 	case !whole:
-	case have.Fingerprint() == w.Fingerprint():
-		if s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alter(tx, setsOf(table), have, w) }) == nil {
+	case fingerprint == w.Fingerprint():
+		err := s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error {
+			if lacks {
+				if err := s.putIPv6(tx, w); err != nil {
+					return err
+				}
+			}
+			return alter(tx, setsOf(table), have, w)
+		})
+		if err == nil {
 			s.ipt.antispoofSeen.became(w, s.conn.Generation())
 			return nil
 		}
@@ -64,7 +114,9 @@ func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Anti
 		return nil
 	}
 	return s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error {
-		s.putIPv6(tx, w)
+		if err := s.putIPv6(tx, w); err != nil {
+			return err
+		}
 		return create(tx, table, w)
 	})
 }
@@ -73,7 +125,7 @@ func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Anti
 // whether there is a table that can be changed in place: with whole rules, and with no elements that
 // no plan has.
 func (s antispoofs) intact() (dataplane.Antispoof, bool) {
-	seen, err := s.list()
+	seen, err := s.table()
 	if err != nil || len(seen) != 1 {
 		return dataplane.Antispoof{}, false
 	}
@@ -112,8 +164,7 @@ func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 			tx.DelSet(sets[name])
 		}
 		addRules(tx, table, want)
-		s.putIPv6(tx, want)
-		return nil
+		return s.putIPv6(tx, want)
 	})
 }
 
@@ -237,5 +288,9 @@ var nftHooks = map[string]*nftables.ChainHook{
 
 func (s antispoofs) del(old dataplane.Object) error {
 	table := old.(dataplane.Antispoof).Table
-	return errors.Join(s.delTable(family4, table, antispoofsNeed), s.delTable(family6, table, antispoofsNeed))
+	err := errors.Join(s.delTable(family4, table, antispoofsNeed), s.delTable(family6, table, antispoofsNeed))
+	if err == nil {
+		s.ipt.antispoofLeft = antispoofLeft{}
+	}
+	return err
 }

@@ -5,6 +5,7 @@ package kernel
 import (
 	"os"
 	"slices"
+	"sync"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -27,17 +28,37 @@ func hasIPv6() bool {
 	return err == nil
 }
 
+// tablesOfIPv6 reports whether nftables has tables for IPv6. There is no other way to find out than to create one, which is gone before anybody sees
+// it: the kernel finds no table of a family that it does not have.
+var tablesOfIPv6 = sync.OnceValue(func() bool {
+	tx, err := transaction()
+	if err != nil {
+		return true // what needs one will fail, with a better error
+	}
+	table := &nftables.Table{Family: family6, Name: probeTable}
+	tx.AddTable(table)
+	tx.DelTable(table)
+	return !lacksFamily(tx.Flush())
+})
+
+const probeTable = "subctl-probe"
+
 // has reports whether a table exists.
-func (h *Host) has(family nftables.TableFamily, table string) bool {
+func (h *Host) has(family nftables.TableFamily, table string) (bool, error) {
 	_, err := h.nft(family, unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table)
-	return err == nil
+	if netlink.Gone(err) || lacksFamily(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-// putIPv6 adds to a transaction what replaces the table, or removes it if the plan has no such rules. Without IPv6 there is none.
-func (s antispoofs) putIPv6(tx *nftables.Conn, w dataplane.Antispoof) {
-	wanted := hasIPv6() && slices.Contains(w.Chains(), dataplane.AntispoofIPv6)
-	if !wanted && !s.has(family6, w.Table) {
-		return
+// putIPv6 adds to a transaction what replaces the table, or removes it if the plan has no such rules. Without IPv6, or without it in nftables, there is none.
+func (s antispoofs) putIPv6(tx *nftables.Conn, w dataplane.Antispoof) error {
+	wanted := slices.Contains(w.Chains(), dataplane.AntispoofIPv6) && hasIPv6() && s.tablesOfIPv6()
+	if !wanted {
+		if has, err := s.has(family6, w.Table); !has {
+			return err
+		}
 	}
 	table := &nftables.Table{Family: family6, Name: w.Table}
 	tx.AddTable(table) // so that there is one to remove
@@ -46,7 +67,11 @@ func (s antispoofs) putIPv6(tx *nftables.Conn, w dataplane.Antispoof) {
 		tx.AddTable(table)
 		addRules(tx, table, w)
 	}
+	return nil
 }
+
+// lacksIPv6 ends the fingerprint of a table whose other half, for IPv6, is not as the same plan has it.
+const lacksIPv6 = " without IPv6"
 
 // wholeIPv6 reports whether the table is as the same plan has it that the table of IPv4 is of.
 func (s antispoofs) wholeIPv6(o dataplane.Antispoof) (bool, error) {
@@ -56,8 +81,8 @@ func (s antispoofs) wholeIPv6(o dataplane.Antispoof) (bool, error) {
 	}
 	wanted := err == nil && hasIPv6()
 	seen, err := s.tableFingerprint(family6, o.Table, func(chain string) bool { return chain == dataplane.AntispoofIPv6 })
-	if netlink.Gone(err) {
-		return !wanted, nil
+	if netlink.Gone(err) || lacksFamily(err) {
+		return !wanted || !s.tablesOfIPv6(), nil
 	}
 	return wanted && seen == o.Seen, err
 }

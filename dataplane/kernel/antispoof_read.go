@@ -23,16 +23,23 @@ func (s antispoofs) read() (dataplane.Antispoof, error) {
 		hook, _ := dataplane.AntispoofHook(chain)
 		return hook != ""
 	})
-	if netlink.Gone(err) && s.has(family6, o.Table) {
-		return dataplane.Antispoof{Table: o.Table, Seen: damaged}, nil
+	if netlink.Gone(err) {
+		if has, err := s.has(family6, o.Table); has || err != nil {
+			return dataplane.Antispoof{Table: o.Table, Seen: damaged}, err
+		}
 	}
 	if err != nil || o.Seen == damaged {
 		return o, err
 	}
-	if whole, err := s.wholeIPv6(o); err != nil || !whole {
-		return dataplane.Antispoof{Table: o.Table, Seen: damaged}, err
+	whole, err := s.wholeIPv6(o)
+	if err != nil {
+		return o, err
 	}
-	return o, s.readSets(&o)
+	if !whole {
+		o.Seen += lacksIPv6
+	}
+	err = s.readSets(&o)
+	return o, err
 }
 
 // readSets reads the elements of the sets. A set that does not exist has none.

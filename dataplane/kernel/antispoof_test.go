@@ -3,7 +3,9 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
+	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -141,8 +144,55 @@ func TestAntispoofWithoutIPv6(t *testing.T) {
 	settle(t, ns, h, want)
 	require.Empty(t, settle(t, ns, h, want))
 	require.NotContains(t, ns.Run("nft list tables"), "ip6")
+	ns.Run("umount /proc/sys/net/ipv6")
+	require.Len(t, settle(t, ns, h, want), 1, "it has come")
+	require.Contains(t, ns.Run("nft list tables"), "ip6")
 	settle(t, ns, h, nil)
 	require.NotContains(t, ns.Run("nft list tables"), "submariner")
+}
+
+// Where nftables has no tables for IPv6, the node goes on without.
+func TestAntispoofWithoutTablesOfIPv6(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	require.True(t, h.tablesOfIPv6(), "this kernel has them")
+	h.tablesOfIPv6 = func() bool { return false }
+	want := state(t, antispoof())
+	settle(t, ns, h, want)
+	require.Empty(t, settle(t, ns, h, want))
+	require.NotContains(t, ns.Run("nft list tables"), "ip6")
+	settle(t, ns, h, nil)
+	require.NotContains(t, ns.Run("nft list tables"), "submariner")
+}
+
+// Whatever happens to the table for IPv6, the other one stays: what the kernel has counted and remembers there, and what tells that a cluster has left.
+func TestAntispoofKeepsItsTableWithoutIPv6(t *testing.T) {
+	for name, damage := range map[string]string{
+		"deleted": "nft delete table ip6 submariner-gateway-antispoof",
+		"damaged": "nft insert rule ip6 submariner-gateway-antispoof arriving-ipv6 accept",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns, h := node(t, dataplane.GatewayOwner)
+			settle(t, ns, h, state(t, antispoof()))
+			const table = "nft -a list table ip submariner-gateway-antispoof"
+			before := ns.Run(table)
+			ns.Run(damage)
+			require.Len(t, settle(t, ns, h, state(t, antispoof())), 1)
+			require.Equal(t, before, ns.Run(table), "same handles")
+
+			ns.Run(damage)
+			left := antispoof()
+			left.Clusters, left.Out = left.Clusters[:1], left.Out[:1]
+			calls := 0
+			h.endMatching = func(match func(original, reply dataplane.Flow) bool) error {
+				calls++
+				require.True(t, match(dataplane.Flow{Dst: netip.MustParseAddrPort("10.2.0.9:53")}, dataplane.Flow{}))
+				return nil
+			}
+			require.Len(t, settle(t, ns, h, state(t, left)), 1)
+			require.Equal(t, 1, calls)
+			require.Empty(t, settle(t, ns, h, state(t, left)))
+		})
+	}
 }
 
 // Elements are added and removed singly: the rules and the other elements are there all the time.
@@ -341,4 +391,53 @@ func TestAntispoofOfOthers(t *testing.T) {
 	settle(t, ns, h, state(t, antispoof()))
 	settle(t, ns, h, nil)
 	require.Equal(t, before, ns.Run("nft list tables"))
+}
+
+// What cannot be done after the table has changed is tried again by the next Sync, and once only: connections of a network that has left are
+// forgotten, also if the table is created anew meanwhile.
+func TestAntispoofEndsFlowsLater(t *testing.T) {
+	for name, meanwhile := range map[string]string{"": "true", "the table is deleted": "nft delete table ip submariner-gateway-antispoof"} {
+		t.Run(name, func(t *testing.T) {
+			ns, h := node(t, dataplane.GatewayOwner)
+			settle(t, ns, h, state(t, antispoof()))
+			for _, to := range []string{"10.1.0.5", "10.2.0.5"} {
+				flow := &vnl.ConntrackFlow{
+					FamilyType: unix.AF_INET, TimeOut: 600,
+					Forward: vnl.IPTuple{Protocol: unix.IPPROTO_UDP, SrcIP: net.ParseIP("10.0.0.5").To4(), DstIP: net.ParseIP(to).To4(), SrcPort: 1000, DstPort: 53},
+					Reverse: vnl.IPTuple{Protocol: unix.IPPROTO_UDP, SrcIP: net.ParseIP(to).To4(), DstIP: net.ParseIP("10.0.0.5").To4(), SrcPort: 53, DstPort: 1000},
+				}
+				ns.Do(func() { require.NoError(t, vnl.ConntrackCreate(vnl.ConntrackTable, unix.AF_INET, flow)) })
+			}
+			tracked := func() (to []string) {
+				ns.Do(func() {
+					all, err := vnl.ConntrackTableList(vnl.ConntrackTable, unix.AF_INET)
+					require.NoError(t, err)
+					for _, f := range all {
+						if f.Forward.SrcIP.String() == "10.0.0.5" {
+							to = append(to, f.Forward.DstIP.String())
+						}
+					}
+				})
+				slices.Sort(to)
+				return to
+			}
+			left := antispoof()
+			left.Clusters = left.Clusters[:1]
+			end, calls := h.endMatching, 0
+			h.endMatching = func(func(original, reply dataplane.Flow) bool) error {
+				return errors.New("the kernel has no memory")
+			}
+			ns.Do(func() {
+				_, err := dataplane.Sync(t.Context(), h, state(t, left))
+				require.ErrorContains(t, err, "no memory")
+			})
+			require.Equal(t, []string{"10.1.0.5", "10.2.0.5"}, tracked())
+			h.endMatching = func(match func(original, reply dataplane.Flow) bool) error { calls++; return end(match) }
+			ns.Run(meanwhile)
+			settle(t, ns, h, state(t, left))
+			require.Equal(t, []string{"10.1.0.5"}, tracked())
+			require.Empty(t, settle(t, ns, h, state(t, left)))
+			require.Equal(t, 1, calls)
+		})
+	}
 }

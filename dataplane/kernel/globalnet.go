@@ -104,14 +104,14 @@ func (s globalnets) change(table string, do func(*nftables.Conn, *nftables.Table
 	return s.flushTable(tx, "changing", table, globalnetsNeed)
 }
 
-// del removes the table, and ends all connections that it translated: the node is no gateway any more, or the cluster has left. If that fails, they end when
-// nobody sends any more: no table shows that they are left.
+// del removes the table, and ends all connections that it translated: the node is no gateway any more, or the cluster has left. If ending them fails, they end
+// when nobody sends any more: no table shows that they are left.
 func (s globalnets) del(old dataplane.Object) error {
-	s.ipt.globalnetLeft = dataplane.Globalnet{}
 	had := old.(dataplane.Globalnet)
 	if err := s.delTable(family4, had.Table, globalnetsNeed); err != nil {
 		return err
 	}
+	s.ipt.globalnetLeft = dataplane.Globalnet{}
 	return s.endFlows(had, dataplane.Globalnet{Pods: had.Pods})
 }
 

@@ -62,6 +62,8 @@ type Host struct {
 
 	// endMatching is deleteFlows, except in tests.
 	endMatching func(match func(original, reply dataplane.Flow) bool) error
+	// tablesOfIPv6 is the function with this name, except in tests.
+	tablesOfIPv6 func() bool
 
 	setbacks  map[dataplane.Key]setback
 	ownsIPsec bool  // whether the tunnels of the node are the owner's
@@ -116,7 +118,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 		owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
 		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
 	}
-	host.endMatching = host.deleteFlows
+	host.endMatching, host.tablesOfIPv6 = host.deleteFlows, tablesOfIPv6
 	host.forget()
 	nh := nexthops{host}
 	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, sources{host}, returns{host}, globalnets{host}, rulesets{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}

@@ -61,7 +61,7 @@ func (h *Host) endFlows(nets []netip.Prefix) error {
 		return nil
 	}
 	ended := dataplane.Within(nets)
-	err := h.deleteFlows(func(original, reply dataplane.Flow) bool {
+	err := h.endMatching(func(original, reply dataplane.Flow) bool {
 		return ended(original.Src.Addr()) || ended(original.Dst.Addr()) || ended(reply.Src.Addr()) || ended(reply.Dst.Addr())
 	})
 	if err != nil {

@@ -33,10 +33,18 @@ func (s remains) list() ([]dataplane.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if have.pid != 0 {
-		return s.replaced(have)
+	if have.pid == 0 {
+		return s.all()
 	}
-	return s.all()
+	out, err := s.replaced(have)
+	if err != nil || have.conns == nil {
+		return out, err
+	}
+	left, _, err := s.idleStandIns(have.conns)
+	for _, ip := range left {
+		out = append(out, dataplane.StandInAddr{IP: ip})
+	}
+	return out, err
 }
 
 // all returns the remains of a daemon that has no successor.
@@ -114,6 +122,8 @@ func (s remains) del(old dataplane.Object) (err error) {
 	switch o := old.(type) {
 	case dataplane.IKERemains:
 		err = s.stop()
+	case dataplane.StandInAddr:
+		return s.sweepStandInAddrs()
 	case dataplane.IPsecSA:
 		err = s.xfrm.delState(&vnl.XfrmState{Src: o.Src.AsSlice(), Dst: o.Dst.AsSlice(), Proto: vnl.XFRM_PROTO_ESP, Spi: int(o.SPI)})
 	case dataplane.IPsecPolicy:

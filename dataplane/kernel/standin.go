@@ -10,6 +10,7 @@ import (
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
+	"subctl/dataplane/kernel/strongswan"
 
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -20,15 +21,15 @@ import (
 // /32. So the pod must not use the address itself: its local route, by which the kernel would answer ARP and deliver packets, is moved to
 // charon's table. The kernel looks that table up last, and charon's routes find the address there. charon ignores addresses of the scopes host
 // and link. The device is newer than the pod's others, so that the kernel prefers their addresses as sources of the pod's own packets.
-func (s tunnels) standInAddrs(r dataplane.IKERemote) error {
-	own, stand, _, err := s.podAddrs()
+func (h *Host) standInAddrs(r dataplane.IKERemote) error {
+	own, stand, _, err := h.podAddrs()
 	if err != nil {
 		return err
 	}
 	for _, c := range r.Children {
 		for _, n := range c.LocalTS {
 			if !slices.ContainsFunc(slices.Concat(own, stand), n.Contains) {
-				if err := s.standInAddr(n.Masked().Addr()); err != nil {
+				if err := h.standInAddr(n.Masked().Addr()); err != nil {
 					return fmt.Errorf("adding an address in %v: %w", n, err)
 				}
 			}
@@ -38,12 +39,12 @@ func (s tunnels) standInAddrs(r dataplane.IKERemote) error {
 }
 
 // podAddrs returns the addresses of the pod that charon sees: its own ones, and those that stand in, on their device.
-func (s tunnels) podAddrs() (own, stand []netip.Addr, dev vnl.Link, err error) {
-	dev, err = s.nl.LinkByName(dataplane.CNFStandInDevice)
+func (h *Host) podAddrs() (own, stand []netip.Addr, dev vnl.Link, err error) {
+	dev, err = h.nl.LinkByName(dataplane.CNFStandInDevice)
 	if netlink.OrGone(err) != nil {
 		return nil, nil, nil, err
 	}
-	all, errAddrs := netlink.Whole(func() ([]vnl.Addr, error) { return s.nl.AddrList(nil, vnl.FAMILY_V4) })
+	all, errAddrs := netlink.Whole(func() ([]vnl.Addr, error) { return h.nl.AddrList(nil, vnl.FAMILY_V4) })
 	if errAddrs != nil {
 		return nil, nil, nil, fmt.Errorf("listing addresses: %w", errAddrs)
 	}
@@ -59,26 +60,26 @@ func (s tunnels) podAddrs() (own, stand []netip.Addr, dev vnl.Link, err error) {
 }
 
 // standInAddr adds an address that stands in.
-func (s tunnels) standInAddr(ip netip.Addr) error {
-	dev, err := s.nl.LinkByName(dataplane.CNFStandInDevice)
+func (h *Host) standInAddr(ip netip.Addr) error {
+	dev, err := h.nl.LinkByName(dataplane.CNFStandInDevice)
 	if netlink.Gone(err) {
-		if err := addStandIn(s.nl, dataplane.CNFStandInDevice); err != nil {
+		if err := addStandIn(h.nl, dataplane.CNFStandInDevice); err != nil {
 			return err
 		}
-		dev, err = s.nl.LinkByName(dataplane.CNFStandInDevice)
+		dev, err = h.nl.LinkByName(dataplane.CNFStandInDevice)
 	}
 	if err != nil {
 		return err
 	}
 	local := localRoute(dev, ip)
-	if err := s.nl.RouteReplace(&local); err != nil {
+	if err := h.nl.RouteReplace(&local); err != nil {
 		return err
 	}
-	if err := s.nl.AddrReplace(dev, &vnl.Addr{IPNet: local.Dst, Scope: unix.RT_SCOPE_SITE}); err != nil {
+	if err := h.nl.AddrReplace(dev, &vnl.Addr{IPNet: local.Dst, Scope: unix.RT_SCOPE_SITE}); err != nil {
 		return err
 	}
 	local.Table = unix.RT_TABLE_LOCAL
-	return netlink.OrGone(s.nl.RouteDel(&local))
+	return netlink.OrGone(h.nl.RouteDel(&local))
 }
 
 // localRoute returns the local route of an address that stands in.
@@ -86,15 +87,14 @@ func localRoute(dev vnl.Link, ip netip.Addr) vnl.Route {
 	return vnl.Route{LinkIndex: dev.Attrs().Index, Dst: ipNet(netip.PrefixFrom(ip, ip.BitLen())), Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Table: dataplane.CharonTable}
 }
 
-// sweepStandInAddrs removes the addresses that stand in for no network of a connection that is loaded.
-func (s tunnels) sweepStandInAddrs() error {
-	own, stand, dev, err := s.podAddrs()
-	if err != nil || len(stand) == 0 {
-		return err
+// idleStandIns returns the addresses that stand in for no network of the connections, and their device.
+func (h *Host) idleStandIns(conns map[string]strongswan.Connection) (idle []netip.Addr, dev vnl.Link, err error) {
+	if !h.owner.OwnsDevice(dataplane.CNFTunnelDevice) {
+		return nil, nil, nil
 	}
-	conns, err := s.charon.Connections()
-	if err != nil {
-		return err
+	own, stand, dev, err := h.podAddrs()
+	if err != nil || len(stand) == 0 {
+		return nil, nil, err
 	}
 	var networks []netip.Prefix
 	for _, c := range conns {
@@ -104,15 +104,29 @@ func (s tunnels) sweepStandInAddrs() error {
 			}
 		}
 	}
-	var errs []error
-	for _, ip := range stand {
-		if slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
-			continue
-		}
+	needed := func(ip netip.Addr) bool {
+		return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })
+	}
+	return slices.DeleteFunc(stand, needed), dev, nil
+}
+
+// sweepStandInAddrs removes the addresses that stand in for no network of a connection that is loaded now. The address goes last: it tells
+// that there is something to remove.
+func (h *Host) sweepStandInAddrs() error {
+	conns, err := h.charon.Connections()
+	if err != nil {
+		return err
+	}
+	idle, dev, err := h.idleStandIns(conns)
+	for _, ip := range idle {
 		local := localRoute(dev, ip)
-		if err := errors.Join(netlink.OrGone(s.nl.AddrDel(dev, &vnl.Addr{IPNet: local.Dst})), netlink.OrGone(s.nl.RouteDel(&local))); err != nil {
-			errs = append(errs, fmt.Errorf("removing the address %v of device %s: %w", ip, dataplane.CNFStandInDevice, err))
+		failed := netlink.OrGone(h.nl.RouteDel(&local))
+		if failed == nil {
+			failed = netlink.OrGone(h.nl.AddrDel(dev, &vnl.Addr{IPNet: local.Dst}))
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("removing the address %v of device %s: %w", ip, dataplane.CNFStandInDevice, failed))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -53,7 +53,7 @@ func (s tunnels) putRemote(r dataplane.IKERemote) error {
 	if err := s.charon.LoadRemote(r, ifID, set.Mark, userspace); err != nil {
 		return fmt.Errorf("adding the IPsec connection %s: %w", r.Name, err)
 	}
-	return s.sweepStandInAddrs()
+	return nil
 }
 
 func (s tunnels) put(_, want dataplane.Object) error {
@@ -85,7 +85,7 @@ func (s tunnels) del(old dataplane.Object) error {
 		if err := s.charon.UnloadRemote(r.Name, ""); err != nil {
 			return fmt.Errorf("removing the IPsec connection %s: %w", r.Name, err)
 		}
-		return s.sweepStandInAddrs()
+		return nil
 	}
 	if err := s.charon.Unload(old.Key().Name); err != nil {
 		return fmt.Errorf("removing tunnel %s: %w", old.Key().Name, err)

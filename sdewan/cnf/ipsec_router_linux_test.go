@@ -56,6 +56,10 @@ func TestIPsecNetworkWithoutAnAddress(t *testing.T) {
 	hub.sync()
 	require.NotContains(t, standsIn(), "10.9.0.0")
 	require.Contains(t, standsIn(), "inet ")
+	hub.ns.Run("ip addr add 10.9.0.0/32 dev " + dataplane.CNFStandInDevice) // could not be removed
+	require.Len(t, hub.sync(), 1)
+	require.NotContains(t, standsIn(), "10.9.0.0")
+	require.Empty(t, hub.sync())
 	edge.private(edge.app, reached, true)
 }
 

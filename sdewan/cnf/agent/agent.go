@@ -193,8 +193,8 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	world.Left = a.memory.note(config, world.Now, a.linger)
 	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
-	if err == nil {
-		err = a.chooseAnew(choiceOf(config, world))
+	if steers(state, err) {
+		err = errors.Join(err, a.chooseAnew(choiceOf(config, world)))
 	}
 	if err == nil || a.Ready() { // not before the kernel holds rules
 		err = errors.Join(err, a.Kernel.Forward(names))

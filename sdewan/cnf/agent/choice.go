@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 
@@ -35,7 +36,34 @@ func (c choice) more(than choice) bool {
 		len(c.online) > 0 && (!reflect.DeepEqual(c.policies, than.policies) || !reflect.DeepEqual(c.rules, than.rules))
 }
 
-// chooseAnew makes connections without a reply choose again if there may be a better uplink for them. The kernel holds the plan that has it.
+// steers reports whether the kernel holds the part of a plan on which the uplinks of connections depend. err is the error of Sync.
+func steers(plan dataplane.State, err error) bool {
+	var drift *dataplane.DriftError
+	if !errors.As(err, &drift) {
+		return err == nil
+	}
+	for k := range drift.Affected {
+		switch o := plan[k].(type) {
+		case dataplane.Ruleset, dataplane.Arrival:
+			return false
+		case dataplane.MarkRule:
+			if o.Mask == dataplane.UplinkMask {
+				return false
+			}
+		case dataplane.PolicyRule:
+			if o.Mask == dataplane.UplinkMask {
+				return false
+			}
+		case dataplane.Multipath:
+			if o.Table > dataplane.CNFTable && o.Dst.Bits() == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// chooseAnew makes connections without a reply choose again if there may be a better uplink for them. The kernel holds what leads to it: see steers.
 func (a *Agent) chooseAnew(now choice) error {
 	if now.more(a.choice) {
 		if err := a.Kernel.MarkConnections(dataplane.UplinkUnanswered, dataplane.UplinkAnew); err != nil {
