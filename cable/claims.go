@@ -12,7 +12,7 @@ import (
 // (addresses, and the resources that a Claim names). It prevents a cluster from taking over
 // resources of another, or diverting its packets. The first to claim a resource is its
 // holder. Incumbents, which held resources before, claim first, with Keep; the other gateways
-// follow with Announce, and cables with Connect.
+// follow with Announce.
 //
 // Every plan checks thousands of clusters, so networks and addresses are sorted, and
 // a lookup is a binary search.
@@ -21,11 +21,7 @@ type Claims struct {
 	networks  []networkClaim // disjoint, sorted
 	addresses []netip.Addr   // of gateways, sorted
 	holders   map[string]holder
-	cables    map[cablesTo][]string // cable names, for drivers with MaxGateways
 }
-
-// cablesTo identifies the cables of one driver to one cluster.
-type cablesTo struct{ driver, cluster string }
 
 type networkClaim struct {
 	network netip.Prefix
@@ -62,7 +58,7 @@ type Claimer interface {
 // they have, or would have as gateways, on VXLAN devices between gateways. drivers are all
 // drivers that gateways may use.
 func NewClaims(nodes []Node, drivers []Driver) *Claims {
-	c := &Claims{drivers: drivers, holders: map[string]holder{}, cables: map[cablesTo][]string{}}
+	c := &Claims{drivers: drivers, holders: map[string]holder{}}
 	for _, n := range nodes {
 		c.holders[vtepClaim(n.IP).What] = holder{gateway: "node " + n.Name + " of this cluster"}
 	}
@@ -174,24 +170,6 @@ func (c *Claims) Announce(p Peer) error {
 	for _, n := range p.Subnets {
 		c.addNetwork(networkClaim{n, p.Cluster})
 	}
-	return nil
-}
-
-// Connect claims a cable to a peer. It returns an error if the driver already has cables to
-// MaxGateways other gateways of the peer's cluster.
-func (c *Claims) Connect(to Cable) error {
-	most := to.Driver.Properties().MaxGateways
-	if most == 0 {
-		return nil
-	}
-	cables := cablesTo{to.Driver.Name(), to.Cluster}
-	switch names := c.cables[cables]; {
-	case slices.Contains(names, to.Name):
-		return nil
-	case len(names) >= most:
-		return c.limitError(to.Driver, to.Cluster, names)
-	}
-	c.cables[cables] = append(c.cables[cables], to.Name)
 	return nil
 }
 

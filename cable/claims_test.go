@@ -143,24 +143,6 @@ func TestHostileSuccessor(t *testing.T) {
 	}
 }
 
-// A driver connects to as many gateways of a cluster as it declares, the first ones, however
-// often these ask.
-func TestClaimsOfCables(t *testing.T) {
-	few := claimant{optioned: optioned{name: WireGuard}, max: 2}
-	c := NewClaims(nil, []Driver{few, testCombined})
-	to := func(cluster string, n int, d Driver) Cable {
-		return Cable{Peer: Peer{Gateway: Gateway{Cluster: cluster, Name: fmt.Sprintf("gw-%d", n)}}, Driver: d}
-	}
-	for range 2 {
-		require.NoError(t, c.Connect(to("west", 1, few)))
-		require.NoError(t, c.Connect(to("west", 2, few)))
-		require.EqualError(t, c.Connect(to("west", 3, few)),
-			"wireguard connects to 2 gateways of cluster west (gw-1, gw-2): use vxlan+wireguard, which connects to all of them")
-	}
-	require.NoError(t, c.Connect(to("east", 3, few)), "of another cluster")
-	require.NoError(t, c.Connect(to("west", 3, testCombined)), "a driver without a limit")
-}
-
 // The binary search finds what comparing with every network finds.
 func TestClaimsOverlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))

@@ -58,9 +58,9 @@ func Limit(d Driver) string {
 
 // limitError returns the error for a driver that has reached MaxGateways. It suggests the
 // combined driver without a limit, if there is one.
-func (c *Claims) limitError(d Driver, cluster string, gateways []string) error {
+func (p Places) limitError(d Driver, cluster string, gateways []string) error {
 	remedy := ""
-	if other := unlimited(d, c.drivers); other != nil {
+	if other := unlimited(d, p.drivers); other != nil {
 		remedy = ": use " + other.Name() + ", which connects to all of them"
 	}
 	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), Limit(d), cluster, strings.Join(gateways, ", "), remedy)

@@ -19,7 +19,7 @@ import "net/netip"
 //
 // The rules see fragments before these are put together; only the first one of an ICMP error has the addresses.
 func (a Antispoof) arrivedRules(r *antispoofRules) {
-	if !a.inside() {
+	if !a.checksInside() {
 		return
 	}
 	for _, d := range a.Inside {

@@ -24,9 +24,9 @@ func (e Echo) Returned() netip.Addr {
 // Net returns the network of the addresses on the device.
 func (e Echo) Net() netip.Prefix { return netip.PrefixFrom(e.Own, 8).Masked() }
 
-// inside reports whether arrivedRules check the packets inside VXLAN packets, as other rules check what arrives on the devices of Out. Then they decide
+// checksInside reports whether arrivedRules check the packets inside VXLAN packets, as other rules check what arrives on the devices of Out. Then they decide
 // about echoes, too, and the devices of Echoes accept the node's own address as source.
-func (a Antispoof) inside() bool { return len(a.Ports) > 0 && len(a.Inner) > 0 }
+func (a Antispoof) checksInside() bool { return len(a.Ports) > 0 && len(a.Inner) > 0 }
 
 // returnedInside calls pass with the matches of the VXLAN packets that contain an echo of a node in Echoing.
 func (a Antispoof) returnedInside(pass func(...Match)) {
@@ -48,7 +48,7 @@ func (a Antispoof) echoPorts() (ports []int) {
 // echoRules let echoes pass: those of the nodes in Echoing are forwarded back on the device on which they arrived, and the
 // node's own arrive, with another source. Other packets with the node's own address as source are dropped.
 func (a Antispoof) echoRules(r *antispoofRules) {
-	if a.inside() {
+	if a.checksInside() {
 		return
 	}
 	for _, e := range a.Echoes {
@@ -77,22 +77,4 @@ func (a Antispoof) returnedRules(r *antispoofRules, chain string, dev func(strin
 			r.accept(chain, append(dev(e.Dev), Match{DPort: e.Port}, Match{DAddr: e.Net()}, Match{SameIn: AntispoofSetEcho})...)
 		}
 	}
-}
-
-// pongRules let only those answers to pings reach the node that it has asked for. All answers share the buffer of the socket by which
-// an agent pings: a flood of them would displace those of others.
-func (a Antispoof) pongRules(r *antispoofRules) {
-	if len(a.Pongs) == 0 {
-		return
-	}
-	r.jump(AntispoofPongs, AntispoofInput, Match{Pong: true})
-	r.drop(AntispoofPongs, Match{Unasked: true})
-	if len(a.Unforwarded) > 0 {
-		forged := []Match{{SAddr: around(a.Unforwarded)}, {IIFNot: "lo"}}
-		for _, d := range a.Pongs {
-			forged = append(forged, Match{IIFNot: d})
-		}
-		r.drop(AntispoofPongs, forged...)
-	}
-	*r = append(*r, AntispoofRule{Chain: AntispoofPongs, Over: EchoRate})
 }

@@ -43,7 +43,7 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 			r.jump(AntispoofSource, AntispoofIn, append([]Match{{IIF: d}}, foreignDestination...)...)
 			r.jump(AntispoofDestination, AntispoofOut, append([]Match{{OIF: d}}, foreignSource...)...)
 		}
-		if a.inside() {
+		if a.checksInside() {
 			var foreign []Match
 			for _, n := range a.widest() {
 				foreign = append(foreign, Match{InnerNot: n})

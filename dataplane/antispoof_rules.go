@@ -118,7 +118,7 @@ func (a Antispoof) cableRules(r *antispoofRules) {
 	}
 	var echoes []AntispoofRule
 	for _, e := range a.Echoes {
-		if !e.Own.IsValid() || a.inside() {
+		if !e.Own.IsValid() || a.checksInside() {
 			continue // or arrivedRules limit them
 		}
 		ms := []Match{{InnerFrom: e.Own}}

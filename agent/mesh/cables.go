@@ -55,8 +55,8 @@ const maxDevices = 16
 // whatever else only one gateway can have go to the clusters that were here first.
 func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 	c := chooser{
-		snapshot: s, membership: m, offer: o, accepted: a, book: s.Book, lastUsed: lastUsed{snapshot: s},
-		devices: map[string]bool{}, alone: map[string]error{},
+		snapshot: s, membership: m, offer: o, book: s.Book, lastUsed: lastUsed{snapshot: s},
+		places: cable.NewPlaces(drivers.All()), devices: map[string]bool{}, alone: map[string]error{},
 		out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}, InPlace: map[string]string{}},
 	}
 	if c.book == nil {
@@ -73,7 +73,7 @@ func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 	for _, p := range a.Peers {
 		err := needs.check(p.Gateway, m.Self.Name)
 		if err == nil {
-			err = guarded(func() error { return c.connect(&p) })
+			err = guarded(func() error { return c.add(&p) })
 		}
 		if err == nil {
 			continue
@@ -101,9 +101,9 @@ type chooser struct {
 	snapshot   Snapshot
 	membership Membership
 	offer      Offer
-	accepted   Accepted
 	book       *policy.Book
 	lastUsed   lastUsed
+	places     cable.Places
 	own        policy.Cluster
 	incomplete error            // why the policies may not be all; nil if they are
 	devices    map[string]bool  // that policies make the gateway create
@@ -111,8 +111,8 @@ type chooser struct {
 	out        Cables
 }
 
-// connect adds the cable to a gateway, or returns why there is none.
-func (c *chooser) connect(p *Peer) error {
+// add adds the cable to a gateway, or returns why there is none.
+func (c *chooser) add(p *Peer) error {
 	d, err := c.driver(&p.Peer)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (c *chooser) connect(p *Peer) error {
 	if err := c.room(made); err != nil {
 		return err
 	}
-	if err := c.claim(made); err != nil {
+	if err := c.place(made); err != nil {
 		if why := c.alone[p.Name]; why != nil {
 			return fmt.Errorf("%w, but %w", err, why)
 		}

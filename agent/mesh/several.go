@@ -21,6 +21,23 @@ func several(m Membership, c Cables) map[string]bool {
 	return out
 }
 
+// severalGateways reports whether the cluster has several gateways that carry traffic. If only one is to be active, one that leaves
+// its role to another counts until it is a standby. What a gateway that is lost has left does not count.
+func (m *Membership) severalGateways(s Standing) bool {
+	n := 0
+	if s.Active && !s.Standby() {
+		n++ // it may be about to publish its Endpoint
+	}
+	for _, g := range m.Gateways {
+		lost := s.Speaker && !slices.Contains(s.Gateways, g.Name)
+		self := s.Active && g.Name == m.Self.Name
+		if (m.Submariner.Spec.MultiActiveGatewayEnabled || g.Drain < cable.Standby) && !lost && !self {
+			n++
+		}
+	}
+	return n > 1
+}
+
 // siblings returns the other gateways of this cluster that report a working cable to a cluster, by the ID of
 // that cluster. If this gateway has no cable to it because it is a standby, the active gateway has, whatever it reports. If none of its
 // own cables to it answers, those count whose gateway has not said yet whether they do: its agent may have

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"fmt"
-	"slices"
 
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -40,21 +39,4 @@ func (c *chooser) notOffered(d cable.Driver, p *cable.Peer) error {
 		return p.NotOffered(d.Name())
 	}
 	return nil
-}
-
-// severalGateways reports whether the cluster has several gateways that carry traffic. If only one is to be active, one that leaves
-// its role to another counts until it is a standby. What a gateway that is lost has left does not count.
-func (m *Membership) severalGateways(s Standing) bool {
-	n := 0
-	if s.Active && !s.Standby() {
-		n++ // it may be about to publish its Endpoint
-	}
-	for _, g := range m.Gateways {
-		lost := s.Speaker && !slices.Contains(s.Gateways, g.Name)
-		self := s.Active && g.Name == m.Self.Name
-		if (m.Submariner.Spec.MultiActiveGatewayEnabled || g.Drain < cable.Standby) && !lost && !self {
-			n++
-		}
-	}
-	return n > 1
 }

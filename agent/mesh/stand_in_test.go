@@ -13,6 +13,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
+	"subctl/dataplane"
 	"subctl/internal/kubetest"
 	"subctl/policy"
 )
@@ -281,5 +282,28 @@ func TestSiblingsAnnounced(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []bool{test.want, true}, []bool{g.Siblings, g.TellsSiblings}, "the other clusters read it")
 		})
+	}
+}
+
+// A stage leaves the ones before it as they are: the places of a driver that connects to one gateway of a cluster are free again.
+func TestStagesLeaveThePlaces(t *testing.T) {
+	older := []westGateway{{"", allDrivers}, {"", allDrivers}}
+	s := crowd{policy: "wireguard", west: older}.snapshot(t)
+	m, err := Of(s)
+	require.NoError(t, err)
+	require.Len(t, m.Cables.Refused, 1)
+	m.Accepted.Peers = m.Accepted.Peers[1:]
+	require.Len(t, connect(s, m.Membership, m.Offer, m.Accepted).Wanted, 1, "the other gateway")
+
+	s = crowd{policy: "vxlan", west: older}.snapshot(t)
+	was := Using{Cluster: "west", Driver: cable.WireGuard, Device: dataplane.WireGuardDevice}
+	s.Memory.Using = map[string]Using{westCable: was, west2Cable: was}
+	m, err = Of(s)
+	require.NoError(t, err)
+	require.Len(t, m.Cables.Wanted, 2)
+	for _, first := range []string{westCable, west2Cable} {
+		held := direct(m).Held
+		require.Equal(t, []string{first, cable.WireGuard}, []string{held[0].Name, held[0].Driver.Name()})
+		slices.Reverse(m.Cables.Wanted)
 	}
 }

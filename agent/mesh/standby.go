@@ -7,6 +7,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/cable/drivers"
 )
 
 // This file is about standbys. If only one gateway of a cluster is to be active, the others are standbys: each publishes its Endpoint,
@@ -34,16 +35,25 @@ func drainOf(e *submarinerv1.Endpoint) cable.Drain {
 	return d
 }
 
+// places returns the places that the wanted cables have taken.
+func (c Cables) places() cable.Places {
+	p := cable.NewPlaces(drivers.All())
+	for _, w := range c.Wanted {
+		_ = p.Take(w) // connect has found that it is free
+	}
+	return p
+}
+
 // spared is the reason why a pair has no cable while one of its gateways is not in service, and need not have one.
 type spared struct{ error }
 
-// claim claims a cable. A driver that connects to a limited number of gateways of a cluster connects to the active one, and not
+// place takes the place of a cable. A driver that connects to a limited number of gateways of a cluster connects to the active one, and not
 // to or from a standby, or to a gateway that has left its role to another one. The pair gets its cable when both gateways are active.
-func (c *chooser) claim(made cable.Cable) error {
+func (c *chooser) place(made cable.Cable) error {
 	if made.Driver.Properties().MaxGateways > 0 && (made.Drain == cable.Standby || c.snapshot.Standing.Standby()) {
 		return spared{fmt.Errorf("%s connects to the active gateway of a cluster only", made.Driver.Name())}
 	}
-	err := c.accepted.claims.Connect(made)
+	err := c.places.Take(made)
 	if err != nil && made.Drain != cable.InService {
 		return spared{err}
 	}

@@ -34,19 +34,20 @@ type Traffic struct {
 type director struct {
 	*Mesh
 	lastUsed lastUsed
+	places   cable.Places
 	out      Traffic
 }
 
 // direct returns the traffic of a gateway.
 func direct(m *Mesh) Traffic {
 	wanted := m.Cables.Wanted
-	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, out: Traffic{
+	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, places: m.Cables.places(), out: Traffic{
 		Held: make([]cable.Cable, 0, len(wanted)), Using: make(map[string]Using, len(wanted)), First: map[string]Turn{},
 		Barred: slices.Clone(m.Cables.Barred), several: several(m.Membership, m.Cables),
 	}}
 	d.out.Siblings, d.out.Detours = d.siblings(), d.detours()
 	for _, want := range wanted {
-		d.direct(want)
+		d.add(want)
 	}
 	for i, c := range d.out.Held {
 		d.out.Held[i].Down = m.Snapshot.Health.down(c)
@@ -57,7 +58,7 @@ func direct(m *Mesh) Traffic {
 	return d.out
 }
 
-// direct adds the cables of one pair, and what carries its traffic from now on, or since when it waits for its first cable.
+// add adds the cables of one pair, and what carries its traffic from now on, or since when it waits for its first cable.
 // want is the cable that policy decides on.
 //
 // The old cable is given up at once if either end no longer offers its driver, or if it is
@@ -68,7 +69,7 @@ func direct(m *Mesh) Traffic {
 // one that was given up is not idle: it carries nothing before both ends have agreed on keys.
 //
 // The cable that a pair uses carries nothing while it is silent.
-func (d *director) direct(want cable.Cable) {
+func (d *director) add(want cable.Cable) {
 	now, health, out := d.Snapshot.Now, d.Snapshot.Health, &d.out
 	was, had := d.Snapshot.Memory.Using[want.Name]
 	u := using(want)
@@ -143,7 +144,7 @@ func (d *director) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 		return cable.Cable{}, false
 	}
 	c := cable.Cable{Peer: p, Driver: driver}
-	if d.Accepted.claims.Connect(c) != nil {
+	if d.places.Take(c) != nil {
 		return cable.Cable{}, false // another gateway of the cluster has what only one can have
 	}
 	return c, c.Device() == u.Device // otherwise its settings are no longer known

@@ -185,11 +185,11 @@ func TestMaxGateways(t *testing.T) {
 	const gateways = 3
 	each(t, func(t *testing.T, d cable.Driver) {
 		most := d.Properties().MaxGateways
-		claims := cable.NewClaims(nil, all())
+		claims, places := cable.NewClaims(nil, all()), cable.NewPlaces(all())
 		var connected []cable.Peer
 		for _, p := range []cable.Peer{peer(t, 2), sibling(t, 2, 12), sibling(t, 2, 13)} {
 			require.NoError(t, claims.Announce(p))
-			if err := claims.Connect(cable.Cable{Peer: p, Driver: d}); err == nil {
+			if err := places.Take(cable.Cable{Peer: p, Driver: d}); err == nil {
 				connected = append(connected, p)
 			} else {
 				require.ErrorContains(t, err, fmt.Sprintf("%s connects to", d.Name()))

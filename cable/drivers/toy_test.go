@@ -19,7 +19,7 @@ var _ cable.Driver = toy{}
 // all is cable/drivers/drivers.go with the toy.
 func all() []cable.Driver { return append(drivers.All(), toy{}) }
 
-// These would be in dataplane/owner.go.
+// These would be in dataplane/numbers.go.
 const (
 	toyPort      = 4599
 	toyDevice    = dataplane.VXLANDevicePrefix + "toy"

@@ -225,10 +225,11 @@ func TestClaims(t *testing.T) {
 	require.ErrorContains(t, claims.Announce(thief), "is already used by "+victim.Name+": WireGuard keys must be unique")
 	require.NoError(t, claims.Announce(peer(t, 3)), "a refused gateway holds nothing")
 
-	require.NoError(t, claims.Connect(cable.Cable{Peer: victim, Driver: Combined{}}))
-	require.NoError(t, claims.Connect(cable.Cable{Peer: victim, Driver: Driver{}}))
-	require.ErrorContains(t, claims.Connect(cable.Cable{Peer: second, Driver: Driver{}}), "use vxlan+wireguard, which connects to all of them")
-	require.NoError(t, claims.Connect(cable.Cable{Peer: second, Driver: Combined{}}))
+	places := cable.NewPlaces([]cable.Driver{Driver{}, Combined{}})
+	require.NoError(t, places.Take(cable.Cable{Peer: victim, Driver: Combined{}}))
+	require.NoError(t, places.Take(cable.Cable{Peer: victim, Driver: Driver{}}))
+	require.ErrorContains(t, places.Take(cable.Cable{Peer: second, Driver: Driver{}}), "use vxlan+wireguard, which connects to all of them")
+	require.NoError(t, places.Take(cable.Cable{Peer: second, Driver: Combined{}}))
 
 	second.Subnets = victim.Subnets
 	_, err := Driver{}.Plan(local(t, 1), []cable.Peer{victim, second})

@@ -21,35 +21,6 @@ import (
 
 var _ dataplane.FlowCounter = (*Host)(nil)
 
-// From linux/netfilter/nfnetlink_conntrack.h, which x/sys/unix does not have.
-const (
-	ctNew    = 0 // IPCTNL_MSG_CT_NEW
-	ctGet    = 1 // IPCTNL_MSG_CT_GET
-	ctDelete = 2 // IPCTNL_MSG_CT_DELETE
-
-	ctaTupleOrig  = 1
-	ctaTupleReply = 2
-	ctaProtoInfo  = 4
-	ctaTimeout    = 7 // seconds, 32 bits
-	ctaMark       = 8
-	ctaID         = 12
-	ctaZone       = 18
-	ctaMarkMask   = 21
-
-	ctaTupleIP    = 1
-	ctaTupleProto = 2
-
-	ctaSrc = 1 // CTA_IP_V4_SRC
-	ctaDst = 2 // CTA_IP_V4_DST
-
-	ctaProtoNum     = 1
-	ctaProtoSrcPort = 2
-	ctaProtoDstPort = 3
-
-	ctaProtoInfoTCP      = 1
-	ctaProtoInfoTCPState = 1
-)
-
 // Flows implements dataplane.FlowCounter.
 func (h *Host) Flows(networks, except, sources []netip.Prefix) (out dataplane.Flows, err error) {
 	established, counts := establishedTimeout(), dataplane.Between(networks, except)

@@ -64,7 +64,7 @@ func TestOptions(t *testing.T) {
 
 func TestWriteTidiesUp(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"dataplane/owner.go", "agent/metrics.go"} {
+	for _, name := range []string{"dataplane/numbers.go", "agent/metrics.go"} {
 		source, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))

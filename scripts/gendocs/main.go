@@ -1,5 +1,5 @@
 // Command gendocs writes the generated documentation: docs/cli from the
-// commands, docs/numbers.md from dataplane/owner.go, docs/metrics.md from
+// commands, docs/numbers.md from dataplane/numbers.go, docs/metrics.md from
 // agent/metrics.go, and docs/cable-options.md from the cable drivers. It must run in the
 // root of the module. Its output depends only on the source.
 package main
@@ -24,7 +24,7 @@ func main() {
 // generate returns the content of the files, by path in the module at root.
 func generate(root string) (map[string]string, error) {
 	files := pages()
-	numbers, err := numbers(filepath.Join(root, "dataplane", "owner.go"))
+	numbers, err := numbers(filepath.Join(root, "dataplane", "numbers.go"))
 	if err != nil {
 		return nil, err
 	}

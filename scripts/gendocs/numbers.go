@@ -18,7 +18,7 @@ const numbersHead = `<!-- generated: make generate -->
 # Numbers and names
 
 The numbers and names that subctl uses on a node and on the wire, with their reasons. They are defined in
-[dataplane/owner.go](../dataplane/owner.go) and nowhere else.
+[dataplane/numbers.go](../dataplane/numbers.go) and nowhere else.
 `
 
 // numbers returns the page of the constants in a Go file, with their comments.

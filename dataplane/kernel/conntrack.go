@@ -5,10 +5,41 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 
+	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
 	"golang.org/x/sys/unix"
+)
+
+// From linux/netfilter/nfnetlink_conntrack.h, which x/sys/unix does not have.
+const (
+	ctNew    = 0 // IPCTNL_MSG_CT_NEW
+	ctGet    = 1 // IPCTNL_MSG_CT_GET
+	ctDelete = 2 // IPCTNL_MSG_CT_DELETE
+
+	ctaTupleOrig  = 1
+	ctaTupleReply = 2
+	ctaProtoInfo  = 4
+	ctaTimeout    = 7 // seconds, 32 bits
+	ctaMark       = 8
+	ctaID         = 12
+	ctaZone       = 18
+	ctaMarkMask   = 21
+
+	ctaTupleIP    = 1
+	ctaTupleProto = 2
+
+	ctaSrc = 1 // CTA_IP_V4_SRC
+	ctaDst = 2 // CTA_IP_V4_DST
+
+	ctaProtoNum     = 1
+	ctaProtoSrcPort = 2
+	ctaProtoDstPort = 3
+
+	ctaProtoInfoTCP      = 1
+	ctaProtoInfoTCPState = 1
 )
 
 // mostChanged bounds the memory for entries that are about to be changed: whoever can send packets decides how many there are.
@@ -59,6 +90,51 @@ func sameEntry(entry []byte) []byte {
 		}
 	}
 	return out
+}
+
+// endFlows deletes the conntrack entries of connections from or to addresses in some networks. Then
+// an established connection is a new one, which is subject to all rules, and to no translation of before.
+func (h *Host) endFlows(nets []netip.Prefix) error {
+	if len(nets) == 0 {
+		return nil
+	}
+	ended := dataplane.Within(nets)
+	err := h.endMatching(func(original, reply dataplane.Flow) bool {
+		return ended(original.Src.Addr()) || ended(original.Dst.Addr()) || ended(reply.Src.Addr()) || ended(reply.Dst.Addr())
+	})
+	if err != nil {
+		return fmt.Errorf("deleting the conntrack entries of %v: %w", nets, err)
+	}
+	return nil
+}
+
+// service is a port of an exported Service and one of its endpoints.
+type service struct{ at, to netip.AddrPort }
+
+// datagramsTo matches the conntrack entries of UDP connections to ports of Services that were translated to endpoints.
+type datagramsTo map[service]bool
+
+func (gone datagramsTo) match(original, reply dataplane.Flow) bool {
+	return original.Proto == protocol(unix.IPPROTO_UDP) && gone[service{original.Dst, reply.Src}]
+}
+
+// deleteFlows deletes the conntrack entries whose two directions match.
+func (h *Host) deleteFlows(match func(original, reply dataplane.Flow) bool) error {
+	return changeEntries(h.conn, ctDelete, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) []byte {
+		var original, reply dataplane.Flow
+		for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
+			switch typ {
+			case ctaTupleOrig:
+				original, _ = parseTuple(v)
+			case ctaTupleReply:
+				reply, _ = parseTuple(v)
+			}
+		}
+		if !match(original, reply) {
+			return nil
+		}
+		return sameEntry(entry)
+	})
 }
 
 // MarkConnections sets a bit in the marks of the IPv4 connections of the calling thread's network namespace that have another one.
