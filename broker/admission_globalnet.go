@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/exchange"
+	"subctl/globalnet"
 )
 
 // A member may announce the global networks to which its own Role gives it the verb announceVerb. RBAC authorizes nothing
@@ -21,10 +23,6 @@ const (
 	announcedResource = "globalnetworks"
 )
 
-// maxAnnounced is the most global networks of a cluster: a cluster that changes its network has two until it has changed.
-// The API server accepts no more than two questions about rights in an expression of a policy.
-const maxAnnounced = 2
-
 // announceRule returns the right to announce global networks; to announce any without names.
 func announceRule(names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
@@ -32,7 +30,8 @@ func announceRule(names ...string) rbacv1.PolicyRule {
 	}
 }
 
-// mayAnnounce returns a CEL expression for whether who asks may announce a global network.
+// mayAnnounce returns a CEL expression that reports whether the requesting user may announce a global network. The API server
+// accepts no more than two authorization checks in an expression of a policy: see globalnet.MaxNetworks.
 func mayAnnounce(base, network string) string {
 	return fmt.Sprintf("authorizer.group('%s').resource('%s').namespace('%s').name(%s).check('%s').allowed()",
 		submarinerv1.GroupVersion.Group, announcedResource, base, network, announceVerb)
@@ -42,7 +41,7 @@ func mayAnnounce(base, network string) string {
 // those for which they have the right. within is the range of the broker; the zero Prefix: none.
 //
 // Kubernetes 1.30 has no functions for networks in policies, so this one calculates with numbers.
-func globalnetPolicy(base string, within netip.Prefix) []client.Object {
+func globalnetPolicy(base string, within netip.Prefix, kinds exchange.Table) []client.Object {
 	prefix := "system:serviceaccount:" + base + ":" + memberPrefix
 	field := func(name string) string {
 		return fmt.Sprintf("object != null && has(object.spec) && has(object.spec.%[1]s) ? object.spec.%[1]s : []", name)
@@ -57,15 +56,13 @@ func globalnetPolicy(base string, within netip.Prefix) []client.Object {
 			network, bounds, first+uint64(1)<<(32-within.Bits()), first)
 	}
 	own := func(list string) string {
-		return fmt.Sprintf("size(%[1]s) <= %[2]d && %[1]s.all(n, %[3]s)", list, maxAnnounced, mayAnnounce(base, "n"))
+		return fmt.Sprintf("size(%[1]s) <= %[2]d && %[1]s.all(n, %[3]s)", list, globalnet.MaxNetworks, mayAnnounce(base, "n"))
 	}
 	refused := func(what, list string) string {
-		return fmt.Sprintf("'cluster ' + variables.id + ' may not announce the %s ' + %s.join(', ') + ', which the broker has not given to it: let it join again (subctl join)'", what, list)
+		return fmt.Sprintf("'cluster ' + variables.id + ' may not announce the %s ' + %s.join(', ') + ', which the broker has not given to it: run subctl join with the version of the broker, or let the administrator of the broker run subctl deploy-broker again'", what, list)
 	}
 	return policy(base+"-globalnet", &admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
-			rule(submarinerv1.GroupVersion.Group, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}, "clusters", "endpoints"),
-		}},
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: kinds.NetworkRules(admissionv1.Create, admissionv1.Update)},
 		MatchConditions: []admissionv1.MatchCondition{{
 			Name: "a-member", Expression: fmt.Sprintf("request.userInfo.username.startsWith('%s')", prefix),
 		}},

@@ -67,13 +67,13 @@ func joinerPolicy(base string, kinds exchange.Table) []client.Object {
 				Expression: "request.operation == 'CREATE' || request.operation == 'UPDATE' && (variables.resource == 'configmaps' || " +
 					"variables.resource == 'roles' && variables.home && " + isMember("variables.name") + " && object.metadata.?labels == oldObject.metadata.?labels && " +
 					"object.metadata.?annotations == oldObject.metadata.?annotations && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences)",
-				Message: "who joins may make members, and change or delete nothing but their global networks",
+				Message: "who joins may create members, and change only which global networks they may announce",
 			},
 			{
 				Expression: unless("roles", fmt.Sprintf("!has(object.rules) || size(object.rules) < 2 || size(object.rules) == 2 && variables.home && %s && "+
 					"has(object.rules[1].apiGroups) && object.rules[1].apiGroups == ['%s'] && has(object.rules[1].resources) && object.rules[1].resources == ['%s'] && object.rules[1].verbs == ['%s'] && "+
-					"has(object.rules[1].resourceNames) && size(object.rules[1].resourceNames) in [1, 2] && object.rules[1].resourceNames.all(n, %s)",
-					isMember("variables.name"), submarinerv1.GroupVersion.Group, announcedResource, announceVerb, mayAnnounce(base, "n"))),
+					"has(object.rules[1].resourceNames) && size(object.rules[1].resourceNames) >= 1 && size(object.rules[1].resourceNames) <= %d && object.rules[1].resourceNames.all(n, %s)",
+					isMember("variables.name"), submarinerv1.GroupVersion.Group, announcedResource, announceVerb, globalnet.MaxNetworks, mayAnnounce(base, "n"))),
 				Message: "who joins may let clusters announce only global networks, and those only that an invitation reserves",
 			},
 			{

@@ -177,40 +177,57 @@ func changeNetworks(ctx context.Context, c client.Client, base string, now time.
 
 // LetAnnounce gives a member the right to announce these global networks, and no others. Zero Prefixes do not count.
 func LetAnnounce(ctx context.Context, c client.Client, base, clusterID string, networks ...netip.Prefix) error {
-	var names []string
-	for _, n := range networks {
-		if n.IsValid() && len(names) < maxAnnounced {
-			names = append(names, n.String())
-		}
-	}
-	err := kube.Settled(func() error {
-		role := &rbacv1.Role{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(clusterID)}, role); err != nil {
-			return err
-		}
-		was := role.DeepCopy()
-		role.Rules = selfRole(base, clusterID, names...).Rules
-		if equality.Semantic.DeepEqual(role.Rules, was.Rules) {
-			return nil
-		}
-		return c.Patch(ctx, role, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldOwner))
-	})
-	if err != nil {
+	if err := setRules(ctx, c, selfRole(base, clusterID, announced(networks)...)); err != nil {
 		return fmt.Errorf("letting cluster %s announce its global network on the broker: %w", clusterID, err)
 	}
 	return nil
 }
 
-// LetAllAnnounce gives all members the right to announce the global networks that the record has for them.
+// announced returns the names of global networks in the right to announce them.
+func announced(networks []netip.Prefix) (names []string) {
+	for _, n := range networks {
+		if n.IsValid() && len(names) < globalnet.MaxNetworks {
+			names = append(names, n.String())
+		}
+	}
+	return names
+}
+
+// setRules gives a Role that exists the rules of another one.
+func setRules(ctx context.Context, c client.Client, want *rbacv1.Role) error {
+	return kube.Settled(func() error {
+		role := &rbacv1.Role{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(want), role); err != nil {
+			return err
+		}
+		was := role.DeepCopy()
+		role.Rules = want.Rules
+		if equality.Semantic.DeepEqual(role.Rules, was.Rules) {
+			return nil
+		}
+		return c.Patch(ctx, role, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldOwner))
+	})
+}
+
+// LetAllAnnounce gives all members, and all invitations, the right to announce the global networks that the record has for their
+// clusters. Invitations lose the right to any other network.
 func LetAllAnnounce(ctx context.Context, c client.Client, base string, now time.Time) error {
 	record, err := GlobalNetworks(ctx, c, base, now)
 	if err != nil {
 		return err
 	}
-	return kube.ForEach(record, func(_ int, e globalnet.Entry) error {
-		if err := LetAnnounce(ctx, c, base, e.ClusterID, e.Networks...); !apierrors.IsNotFound(err) {
-			return err
-		}
-		return nil // it has not joined yet
+	state, err := Look(ctx, c, base)
+	if err != nil {
+		return err
+	}
+	members := kube.ForEach(record, func(_ int, e globalnet.Entry) error {
+		return client.IgnoreNotFound(LetAnnounce(ctx, c, base, e.ClusterID, e.Networks...)) // it has not joined yet
 	})
+	invited := kube.ForEach(state.Invited, func(_ int, id string) error {
+		if err := setRules(ctx, c, identityRole(base, id, announced(record.Find(id).Networks)...)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("letting the invited cluster %s announce its global network on the broker: %w", id, err)
+		}
+		return nil // or the invitation is being replaced
+	})
+	return errors.Join(members, invited)
 }

@@ -96,7 +96,7 @@ func TestHostileMemberAnnouncesGlobalNetworks(t *testing.T) {
 				return
 			}
 			require.True(t, apierrors.IsForbidden(err), "%v", err)
-			require.ErrorContains(t, err, "which the broker has not given to it: let it join again (subctl join)")
+			require.ErrorContains(t, err, "which the broker has not given to it: run subctl join with the version of the broker, or let the administrator of the broker run subctl deploy-broker again")
 		})
 	}
 	t.Log("nor by a change")
@@ -126,6 +126,15 @@ func TestRightToAnnounce(t *testing.T) {
 	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", netip.Prefix{}, time.Now()))
 	d.requireAnnounces(t, east, "east", other.String(), false)
 
+	t.Log("nor is a third network recorded, to which it could have no right")
+	for _, n := range []netip.Prefix{other, old} {
+		_, err = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "east", Network: n})
+		require.NoError(t, err)
+	}
+	_, err = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "east", Network: netip.MustParsePrefix("172.31.1.0/24")})
+	require.ErrorContains(t, err, "has not finished the change of its global network from 172.31.0.0/24 to 10.0.0.0/24")
+	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", netip.Prefix{}, time.Now()))
+
 	t.Log("an earlier version of deploy-broker gave no such right")
 	_, err = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "east", Network: other})
 	require.NoError(t, err)
@@ -145,6 +154,51 @@ func TestRightToAnnounce(t *testing.T) {
 	_, err = e.reserve(t.Context(), e.Admin, info, globalnet.NetworkRequest{Cluster: "west"})
 	require.NoError(t, err)
 	e.requireAnnounces(t, west, "west", old.String(), true)
+}
+
+// An invitation of an earlier version, which nobody has used, gets the rights of one of this version when deploy-broker runs. An
+// invitation loses the right to a network that its cluster has given up.
+func TestRightsOfInvitations(t *testing.T) {
+	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
+	hub := &v1alpha1.Broker{}
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, hub))
+	file, err := broker.InviteCluster(t.Context(), d.Admin, hub, broker.Invitation{
+		URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: time.Hour,
+		Global: &globalnet.NetworkRequest{Cluster: "east"},
+	}, trust.Invitation{Cluster: "east", Gateways: 2, Sets: []string{"default"}}, time.Now())
+	require.NoError(t, err)
+	invitation, err := file.Invited()
+	require.NoError(t, err)
+	invitee := kubetest.Client(t, file.RESTConfig(false))
+	role := &rbacv1.Role{}
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: broker.InviteeName("east")}, role))
+	isNew := func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.Verbs, "announce") || slices.Contains(r.Verbs, "patch")
+	}
+	want := slices.Clone(role.Rules)
+	role.Rules = slices.DeleteFunc(role.Rules, isNew)
+	require.Len(t, role.Rules, len(want)-2)
+	require.NoError(t, d.Admin.Update(t.Context(), role))
+	require.NoError(t, broker.LetAllAnnounce(t.Context(), d.Admin, d.NS, time.Now()))
+	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(role), role))
+	require.Equal(t, want, role.Rules)
+	var uid types.UID
+	require.Eventually(t, func() bool {
+		uid, err = broker.EnsureMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
+		return err == nil
+	}, patience, tick)
+	require.Eventually(t, func() bool { return broker.LetAnnounce(t.Context(), invitee, d.NS, "east", invitation.Global) == nil }, patience, tick)
+
+	joiner, _ := d.Joiner(t)
+	other := netip.MustParsePrefix("172.31.0.0/24")
+	_, err = broker.ReserveNetwork(t.Context(), joiner, d.NS, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "east", Network: other}, Account: uid}, time.Now())
+	require.NoError(t, err)
+	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", other, time.Now()))
+	require.NoError(t, broker.LetAllAnnounce(t.Context(), d.Admin, d.NS, time.Now()))
+	require.Eventually(t, func() bool {
+		err := broker.LetAnnounce(t.Context(), invitee, d.NS, "east", invitation.Global)
+		return apierrors.IsForbidden(err)
+	}, patience, tick)
 }
 
 // A join file for one cluster lets that cluster announce the network that the invitation reserves, and no other. A general

@@ -67,7 +67,7 @@ func Render(o Options) ([]client.Object, error) {
 	out = append(out, memberPolicy(o.Namespace, o.Kinds)...)
 	out = append(out, joinerPolicy(o.Namespace, o.Kinds)...)
 	out = append(out, labelPolicy(o.Namespace, o.Kinds)...)
-	out = append(out, globalnetPolicy(o.Namespace, o.Globalnet.Range)...)
+	out = append(out, globalnetPolicy(o.Namespace, o.Globalnet.Range, o.Kinds)...)
 	out = append(out, clusterSet(o, submarinerv1.DefaultClusterSet)...)
 	for _, set := range o.Sets {
 		out = append(out, clusterSet(o, set)...)

@@ -165,10 +165,11 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report.Step("deploying the broker in namespace %s", o.render.Namespace)
-	if err := broker.Apply(ctx, c, objects); err != nil {
+	// First, so that no policy refuses a member of a broker of an earlier version.
+	if err := broker.LetAllAnnounce(ctx, c, o.render.Namespace, g.Now()); err != nil {
 		return err
 	}
-	if err := broker.LetAllAnnounce(ctx, c, o.render.Namespace, g.Now()); err != nil {
+	if err := broker.Apply(ctx, c, objects); err != nil {
 		return err
 	}
 	report.Done("deployed the broker in namespace %s", o.render.Namespace)

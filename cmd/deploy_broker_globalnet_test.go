@@ -2,10 +2,12 @@ package cmd
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,10 +83,19 @@ func TestEnableGlobalnet(t *testing.T) {
 	_, err = broker.ReserveNetwork(ctx, h.client, ns, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "west"}}, now)
 	require.NoError(t, err)
 	require.NoError(t, broker.LetAnnounce(ctx, h.client, ns, "west"))
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: ns + "-globalnet"}}
+	require.NoError(t, h.client.Delete(ctx, policy))
 	h.done(t, "deploy-broker")
 	role := &rbacv1.Role{}
 	require.NoError(t, h.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: broker.MemberName("west")}, role))
 	require.Equal(t, []string{"100.64.0.0/24"}, role.Rules[1].ResourceNames)
+	require.NoError(t, h.client.Get(ctx, client.ObjectKeyFromObject(policy), policy))
+	revision := func(o client.Object) int {
+		n, err := strconv.Atoi(o.GetResourceVersion())
+		require.NoError(t, err)
+		return n
+	}
+	require.Less(t, revision(role), revision(policy), "the right, before the policy that refuses who has none")
 	require.NoError(t, broker.SettleNetwork(ctx, h.client, ns, "west", netip.Prefix{}, now))
 	require.NotContains(t, h.done(t, "deploy-broker", "--globalnet=false").stderr, "globalnet")
 }

@@ -9,6 +9,10 @@ import (
 	"strings"
 )
 
+// MaxNetworks is the most networks of a cluster: while it changes its network, it has two. The admission policies of the broker
+// cannot check more.
+const MaxNetworks = 2
+
 // Entry records the global networks of a cluster: see Record. The fields cluster_id and global_cidr are
 // upstream's.
 type Entry struct {
@@ -90,8 +94,17 @@ type NetworkRequest struct {
 }
 
 // Choose returns the network of a cluster. A cluster keeps its network unless it asks for another
-// one. No result overlaps a network of another cluster in the record.
+// one. No result overlaps a network of another cluster in the record. A cluster that changes its network gets no third one.
 func (i Info) Choose(r NetworkRequest, record Record) (netip.Prefix, error) {
+	n, err := i.choose(r, record)
+	if own := record.Find(r.Cluster).Networks; err == nil && len(own) >= MaxNetworks && !slices.Contains(own, n) {
+		return netip.Prefix{}, fmt.Errorf("cluster %q has not finished the change of its global network from %v to %v: finish it with subctl join --globalnet-cidr %[3]v, or undo it with subctl join --globalnet-cidr %[2]v, and change it to %[4]v then",
+			r.Cluster, own[1], own[0], n)
+	}
+	return n, err
+}
+
+func (i Info) choose(r NetworkRequest, record Record) (netip.Prefix, error) {
 	has := netip.Prefix{}
 	if own := record.Find(r.Cluster).Networks; len(own) > 0 {
 		has = own[0]

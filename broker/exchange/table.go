@@ -81,9 +81,18 @@ func (t Table) ReportRules() []rbacv1.PolicyRule {
 
 // OwnedRules selects operations on the objects whose spec names the cluster that owns them.
 func (t Table) OwnedRules(operations ...admissionv1.OperationType) []admissionv1.NamedRuleWithOperations {
+	return t.rulesOf(func(k Kind) bool { return k.Named != nil && k.Named.ClusterID != nil }, operations)
+}
+
+// NetworkRules selects operations on the objects that announce networks.
+func (t Table) NetworkRules(operations ...admissionv1.OperationType) []admissionv1.NamedRuleWithOperations {
+	return t.rulesOf(func(k Kind) bool { return k.Named != nil && k.Named.Networks != nil }, operations)
+}
+
+func (t Table) rulesOf(selected func(Kind) bool, operations []admissionv1.OperationType) []admissionv1.NamedRuleWithOperations {
 	resources := map[string][]string{}
 	for _, k := range t {
-		if k.Named != nil && k.Named.ClusterID != nil {
+		if selected(k) {
 			resources[k.GroupVersion.Group] = append(resources[k.GroupVersion.Group], k.Resource)
 		}
 	}

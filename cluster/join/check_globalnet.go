@@ -38,9 +38,15 @@ func (o Options) CheckGlobalnet() error {
 // checkGlobalnet refuses a cluster that cannot get the global network that it asks for, or for which the user lacks rights.
 func checkGlobalnet(r request) ([]string, error) {
 	global, err := r.globalNetwork()
-	if err == nil && global.IsValid() {
-		return nil, kube.DeniedError("the cluster at "+r.member.URL, r.member.GlobalnetDenied, "join as a cluster administrator, or without a global network, with --globalnet=false")
+	var denied error
+	if had := r.member.Submariner != nil && r.member.Submariner.Spec.GlobalCIDR != ""; had || err == nil && global.IsValid() {
+		denied = kube.DeniedError("the broker at "+r.broker.URL, r.broker.GlobalnetDenied,
+			"let the administrator of the broker run this version of subctl deploy-broker, which gives the right to all join files that are not revoked or expired")
 	}
+	if err == nil && global.IsValid() {
+		return nil, errors.Join(denied, kube.DeniedError("the cluster at "+r.member.URL, r.member.GlobalnetDenied, "join as a cluster administrator, or without a global network, with --globalnet=false"))
+	}
+	err = errors.Join(err, denied)
 	if err != nil || !r.broker.Broker.Spec.GlobalnetEnabled || r.specifies("globalnet") {
 		return nil, err
 	}

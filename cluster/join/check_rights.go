@@ -86,6 +86,11 @@ func claimRights(ns, clusterID string) []kube.Right {
 	)
 }
 
+// announceRights returns the further rights that it takes to change which global networks the cluster may announce.
+func announceRights(ns, clusterID string) []kube.Right {
+	return []kube.Right{{Verb: "patch", Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: ns, Name: broker.MemberName(clusterID)}}
+}
+
 // placeRights returns the rights that it takes to bind a cluster in a namespace of the broker.
 func placeRights(ns string) []kube.Right {
 	return []kube.Right{

@@ -134,6 +134,8 @@ type BrokerFacts struct {
 	Version   string
 	Namespace string       // namespace of the clusterset "default"
 	Denied    []kube.Right // rights that the user lacks; if any, nothing below is known
+	// GlobalnetDenied are the rights that the user lacks in addition if the cluster gets a global network, or gives it up.
+	GlobalnetDenied []kube.Right
 	// Broker describes how the broker was deployed; nil if there is no broker.
 	Broker *v1alpha1.Broker
 	// Sets are the clustersets of the broker that the user may read, sorted.
@@ -198,6 +200,9 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 	}
 	f.Holder, err = kube.Optional(ctx, s, &corev1.ServiceAccount{}, client.ObjectKey{Namespace: ns, Name: broker.MemberName(clusterID)})
 	if err != nil {
+		return nil, err
+	}
+	if f.GlobalnetDenied, err = kube.Denied(ctx, s, announceRights(ns, clusterID)); err != nil {
 		return nil, err
 	}
 	f.Global, err = broker.GlobalNetworks(ctx, s, ns, time.Now())

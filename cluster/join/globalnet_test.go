@@ -10,6 +10,7 @@ import (
 	"subctl/broker/trust"
 	"subctl/cluster/clustertest"
 	"subctl/globalnet"
+	"subctl/internal/kube"
 )
 
 // globalnet enables globalnet on the broker.
@@ -140,6 +141,32 @@ func TestPlanRefusesGlobalNetworks(t *testing.T) {
 				s.GlobalnetCIDR = "242.1.128.0/17"
 			},
 			`global network 242.1.128.0/17 overlaps 242.1.0.0/16 of cluster "east": choose another one, or omit --globalnet-cidr to get a free one`,
+		},
+		"taken, by a cluster with the same pod network": {
+			func(_ *testing.T, s *situation) {
+				s.globalnet(has("east", "242.1.0.0/16"))
+				s.member("east", "10.111.0.0/16", "10.102.0.0/16", "")
+				s.announces("east", "242.1.0.0/16")
+				s.GlobalnetCIDR = "242.1.128.0/17"
+			},
+			`global network 242.1.128.0/17 overlaps 242.1.0.0/16 of cluster "east": choose another one, or omit --globalnet-cidr to get a free one`,
+		},
+		"a third one": {
+			func(_ *testing.T, s *situation) {
+				s.globalnet(globalnet.Entry{ClusterID: "west", Account: "uid", Networks: []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16"), netip.MustParsePrefix("242.1.0.0/16")}})
+				s.GlobalnetCIDR = "242.3.0.0/16"
+			},
+			`cluster "west" has not finished the change of its global network from 242.1.0.0/16 to 242.2.0.0/16: finish it with subctl join --globalnet-cidr 242.2.0.0/16, ` +
+				"or undo it with subctl join --globalnet-cidr 242.1.0.0/16, and change it to 242.3.0.0/16 then",
+		},
+		"an earlier invitation, or an earlier broker": {
+			func(t *testing.T, s *situation) {
+				s.globalnet()
+				s.invite(t, "242.3.0.0/16")
+				s.b.GlobalnetDenied = []kube.Right{{Verb: "patch", Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: "b", Name: "cluster-west"}}
+			},
+			"the broker at https://hub:6443 does not allow this user to patch roles.rbac.authorization.k8s.io cluster-west in namespace b: " +
+				"let the administrator of the broker run this version of subctl deploy-broker, which gives the right to all join files that are not revoked or expired",
 		},
 		"its own pods": {
 			func(_ *testing.T, s *situation) { s.globalnet(); s.GlobalnetCIDR = "10.111.7.0/24" },
