@@ -12,7 +12,7 @@ import "net/netip"
 // left. Otherwise a member could add a segment to another member's connection at any time.
 //
 // So the sender's address accompanies each packet as its priority, which VXLAN leaves as it is. The priority is not used before the kernel sets it in
-// ip_forward (net/ipv4/ip_forward.c). A packet that has not passed the rules at "input" has none of a sender, and is dropped.
+// ip_forward (net/ipv4/ip_forward.c). A packet that has not passed the rules at "input" does not carry the address of a sender as its priority, and is dropped.
 //
 // Nothing in this is about IPv6, which cables do not carry: a rule for each device drops what a sender has hidden. Nor is it about ARP: see
 // Conf.ARPIgnore.

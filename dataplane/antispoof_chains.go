@@ -42,7 +42,8 @@ const (
 	AntispoofIPv6 = "arriving-ipv6"
 )
 
-// AntispoofChains are all chains that an Antispoof may have. The last three are of tables of older agents.
+// AntispoofChains are all chains that an Antispoof may have. The last three are of tables of agents from before
+// the first release: the second one does not need them any more.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
@@ -51,7 +52,7 @@ var AntispoofChains = []string{
 	"elsewhere", "icmp-inside", "errors-inside",
 }
 
-// AntispoofPriority is the priority of the chains at the hooks "input" and "forward": before the
+// AntispoofPriority is the priority of the chains at the hooks "input", "forward" and "output": before the
 // chains of iptables, which have 0 ("filter").
 const AntispoofPriority = -10
 

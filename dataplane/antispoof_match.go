@@ -47,7 +47,7 @@ type Match struct {
 	Rest            bool       // the packet is a fragment, and not the first one
 	SenderBits      int        // the source is in one of the networks of Inner with so many bits, of the sender that is the priority of the packet
 	SenderIn        string     // set of the sender that is the priority of the packet
-	SenderErrorBits int        // the same for the destination inside the ICMP error
+	SenderErrorBits int        // the destination inside the ICMP error is in one of the networks of Inner with so many bits, of the sender that is the priority of the packet
 	ErrorTo         netip.Addr // the destination inside the ICMP error
 }
 

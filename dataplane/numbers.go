@@ -150,9 +150,9 @@ const (
 	UplinkUnreachable = 0x3e00
 	UplinkBlackhole   = 0x3d00
 	// UplinkUnanswered is the bit of the connection mark of connections for which a rule has chosen an uplink, and which have had no reply since.
-	// UplinkAnew, in addition, makes the next packet choose again.
 	UplinkUnanswered = 0x4000
-	UplinkAnew       = 0x8000
+	// UplinkAnew is another bit of the connection mark: where both are set, the next packet chooses an uplink again.
+	UplinkAnew = 0x8000
 	// UplinkArrivalPriority itself is the priority of the rule for packets with the mark UplinkNone, which take the main table although they arrive on an
 	// uplink. UplinkArrivalPriority, UplinkPriority and UplinkDownPriority plus the number of an uplink are the priorities of the rules for what
 	// arrives on it, for what is marked for it, and for what is marked for it while it has no route. UplinkBlackholePriority and

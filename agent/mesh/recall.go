@@ -13,8 +13,8 @@ import (
 	"subctl/cable/natdiscovery"
 )
 
-// The reports of gateways are the only memory that outlives an agent: this file reads back
-// what connections.go writes.
+// This file reads back, from the reports of gateways, what connections.go and cable_result.go write there: nothing else of a
+// Memory outlives an agent.
 
 // recall returns what an agent that starts at a time takes over from the reports of
 // gateways: all of them hold claims, those in from carry traffic.
@@ -23,9 +23,7 @@ func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
 	for _, g := range from {
 		maps.Copy(m.Paths, pathsIn(g))
 		maps.Copy(m.First, firstIn(g))
-		for name, u := range usingIn(g, now) {
-			m.Using[name] = u
-		}
+		maps.Copy(m.Using, usingIn(g, now))
 	}
 	return m
 }

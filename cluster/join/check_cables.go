@@ -1,17 +1,15 @@
 package join
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"subctl/cable"
-	"subctl/cable/drivers"
 	"subctl/policy"
 	"subctl/policy/catalog"
 )
 
-// The checks in this file judge the cables that the cluster will have: what the policies on the
+// checkCables and checkNAT judge the cables that the cluster will have: what the policies on the
 // broker decide for its pairs with the other clusters of its sets, or, while there are none, for its
 // pair with a cluster of the same sets that has no labels. The driver with which the broker was deployed
 // decides nothing: it is the default of clusters that specify none.
@@ -93,44 +91,4 @@ func checkCables(r request) ([]string, error) {
 		}
 	}
 	return warnings, nil
-}
-
-// checkNAT refuses --natt if the policies choose a driver for a pair of this cluster that
-// does not work through NAT. It warns if they would do so for a cluster that joins later, and
-// of a NAT setting from an earlier join.
-func checkNAT(r request) ([]string, error) {
-	if !r.NAT || r.invalidDrivers() {
-		return nil, nil
-	}
-	var warnings []string
-	var errs []error
-	for _, v := range r.verdicts() {
-		if d := drivers.Find(v.Driver); d == nil || d.Properties().PassesNAT {
-			continue
-		}
-		where, remedy := "--natt", "omit --natt"
-		field := r.storedIn("natt")
-		if field != "" {
-			where, remedy = field, "specify --natt=false"
-		}
-		text := fmt.Sprintf("%s: %s does not work through NAT: these drivers work through NAT: %s; choose one with subctl cable-policy add, "+
-			"or %s, and make sure that gateways can reach the node addresses of other gateways", where, v.choice(), strings.Join(throughNAT(), ", "), remedy)
-		if field != "" || len(v.others) == 0 {
-			warnings = append(warnings, text)
-		} else {
-			errs = append(errs, errors.New(text))
-		}
-	}
-	return warnings, errors.Join(errs...)
-}
-
-// throughNAT returns the names of the drivers that work through NAT.
-func throughNAT() []string {
-	var out []string
-	for _, d := range drivers.All() {
-		if d.Properties().PassesNAT {
-			out = append(out, d.Name())
-		}
-	}
-	return out
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/google/nftables/userdata"
 )
 
-// antispoofs is the owner's nftables table of Antispoof: everything in it is ours. Each rule has
-// the comment that ruleComment returns.
+// antispoofs are the owner's nftables tables of Antispoof, one of family ip and, for AntispoofIPv6, one of family ip6: everything in them is
+// ours. Each rule has the comment that ruleComment returns.
 type antispoofs struct{ *Host }
 
 // antispoofsNeed names the kernel features that antispoofing requires.

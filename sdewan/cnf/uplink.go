@@ -178,7 +178,7 @@ func (p *plan) connected() []netip.Prefix {
 	return compact(out)
 }
 
-// otherMarks are the bits of marks that are not ours.
+// otherMarks are the bits of the packet mark that say nothing about an uplink.
 const otherMarks = ^uint32(dataplane.UplinkMask)
 
 // setPacket returns the statement that marks a packet.

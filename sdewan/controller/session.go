@@ -50,7 +50,7 @@ type refusal struct {
 	after int
 }
 
-// again reports whether an op is worth another try that the CNF has refused: something that may be the reason has changed since. What an object lacks is
+// again reports whether to retry an op that the CNF has refused: something that may be the reason has changed since. What an object lacks is
 // in a collection of its module before its own; it is in use by one of a collection after its own; and what there is too much of, or twice, is in its own. In
 // other cases the next sync tries again.
 func (s *session) again(l *rest.Collection, verb verb, r refusal) bool {

@@ -64,7 +64,7 @@ func (c *Conn) Dump(family, typ int, payload []byte) (msgs [][]byte, err error) 
 }
 
 // Each sends a message of family NETLINK_NETFILTER, and calls do with the payload of each answer, which do must not
-// keep. The answers of a table that changes meanwhile may have an entry twice, or not.
+// keep. The answers of a table that changes meanwhile may have an entry twice, or lack it.
 func (c *Conn) Each(typ int, payload []byte, do func([]byte)) error {
 	err := c.netfilter.each(typ, unix.NLM_F_DUMP, payload, do)
 	if errors.Is(err, errInterrupted) {

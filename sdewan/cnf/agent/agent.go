@@ -73,7 +73,7 @@ type Agent struct {
 	changes  atomic.Uint64             // the number of calls of Changed
 	linger   time.Duration             // linger, or less in tests
 	memory   memory                    // is used by passes alone
-	choice   choice                    // likewise: the one that unanswered connections know
+	choice   choice                    // likewise: the one by which unanswered connections were last routed
 
 	mu       sync.Mutex
 	ready    bool

@@ -10,23 +10,24 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// choice is that on which the uplink of a connection depends.
+// choice is what the uplink of a connection depends on.
 type choice struct {
 	online   []string // uplinks
 	policies []rest.Policy
 	rules    []rest.Rule
 }
 
-func choiceOf(c rest.Config, w cnf.World) (out choice) {
+// choiceOf returns the choice: none, which is never better than another one, if mwan3 is stopped.
+func choiceOf(c rest.Config, w cnf.World) choice {
+	if slices.Contains(c.Stopped, "mwan3") {
+		return choice{}
+	}
+	out := choice{policies: c.Policies, rules: c.Rules}
 	for _, f := range w.Interfaces {
 		if f.Online {
 			out.online = append(out.online, f.Name)
 		}
 	}
-	if slices.Contains(c.Stopped, "mwan3") {
-		return choice{}
-	}
-	out.policies, out.rules = c.Policies, c.Rules
 	return out
 }
 
