@@ -54,7 +54,8 @@ type Options struct {
 	// Resolve returns the addresses of a DNS name; that of net.DefaultResolver.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 
-	now func() time.Time
+	now        func() time.Time
+	podTimeout time.Duration
 }
 
 // workers is the number of CNFs that are worked on at the same time, of which the first namespace can have half. Most workers wait for answers.
@@ -72,6 +73,7 @@ func (o *Options) complete() error {
 	}
 	o.Port, o.ClusterDomain = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain)
 	o.Resync, o.StatusPeriod = cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
+	o.podTimeout = cmp.Or(o.podTimeout, podTimeout)
 	o.RetryFrom, o.RetryUntil = cmp.Or(o.RetryFrom, 500*time.Millisecond), cmp.Or(o.RetryUntil, 30*time.Second)
 	if o.Resolve == nil {
 		o.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {

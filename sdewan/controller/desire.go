@@ -79,6 +79,12 @@ func (a aim) on(r rule, s synced) problem {
 	if err := s.refused[key]; err != nil {
 		return problem{Rejected, oneLine(err)}
 	}
+	if s.unsent[key] {
+		return problem{Unfinished, s.stopped.Error()}
+	}
+	if s.waiting[l.Service] && (s.written[key] || !r.inSync()) {
+		return problem{Unfinished, fmt.Sprintf("%s is restarted when all of its objects are sent: %v", l.Service, s.stopped)}
+	}
 	if err := s.restarts[l.Service]; err != nil {
 		return problem{RestartFailed, fmt.Sprintf("restarting %s: %v", l.Service, err)}
 	}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -70,7 +71,7 @@ func watch(c api, report func(map[id]error)) *watched {
 
 // note takes the answer to a change.
 func (w *watched) note(l *rest.Collection, name string, err error) {
-	if restclient.ClassOf(err) == restclient.Rejected {
+	if restclient.ClassOf(err) == restclient.Rejected || restclient.CodeOf(err) >= http.StatusInternalServerError {
 		w.pending[id{l, name}] = err
 	}
 	if len(w.pending) > 0 && time.Since(w.last) >= reportEvery {

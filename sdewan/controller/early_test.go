@@ -1,13 +1,19 @@
 package controller
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan/rest"
@@ -46,4 +52,72 @@ func TestHostileSlowRefusals(t *testing.T) {
 		w.waits(p, Rejected)
 	}
 	pod.Answer(nil)
+}
+
+// A CNF that refuses very many objects slowly, or fails to store them, gets all others nevertheless, and what it has applied and has not changed stays in sync.
+func TestHostileManySlowRefusals(t *testing.T) {
+	for _, code := range []int{422, 500} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.cnf("cnf-1", 1)[0]
+			pod.Answer(func(wr http.ResponseWriter, r *http.Request) bool {
+				var o struct{ Name string }
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				_ = json.Unmarshal(body, &o)
+				if r.Method == http.MethodGet || !strings.HasPrefix(o.Name, "bad") {
+					return false
+				}
+				time.Sleep(300 * time.Millisecond)
+				http.Error(wr, "no", code)
+				return true
+			})
+			ok := w.policy("cnf-1", "ok")
+			w.create(ok)
+			stop := w.runWith(Options{podTimeout: 4 * time.Second})
+			w.inSync(ok)
+			stop()
+			var bad []*batch.Mwan3Policy
+			for i := range 30 { // for 9 s
+				p := w.policy("cnf-1", fmt.Sprintf("bad%02d", i))
+				w.create(p)
+				bad = append(bad, p)
+			}
+			last := w.policy("cnf-1", "zok")
+			zone := &batch.FirewallZone{ObjectMeta: w.meta("cnf-1", "z"), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
+			time.Sleep(time.Second) // times of creation have seconds
+			w.create(last)
+			w.create(zone)
+			w.runWith(Options{podTimeout: 4 * time.Second})
+			steady := func() error {
+				if err := w.get(ok); err != nil || !ok.Status.InSync {
+					return fmt.Errorf("%v %+v", err, ok.Status)
+				}
+				return nil
+			}
+			require.Contains(t, w.waits(last, Unfinished), "pod "+pod.name+": ")
+			require.NotEmpty(t, w.event(Unfinished))
+			for !last.Status.InSync {
+				require.NoError(t, w.get(last))
+				require.NoError(t, steady())
+				require.False(t, slices.ContainsFunc(last.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == Unreachable }))
+				time.Sleep(20 * time.Millisecond)
+			}
+			w.inSync(last, zone)
+			w.holds(pod, rest.Policies, "ok", "zok")
+			for _, p := range bad {
+				require.Contains(t, w.waits(p, Rejected), "no")
+			}
+			w.never(3*time.Second, steady)
+			further := w.policy("cnf-1", "further")
+			w.create(further)
+			w.inSync(further)
+			// What is accepted from now on is found out in turn.
+			pod.Fail(nil)
+			for _, p := range bad {
+				w.inSync(p)
+			}
+		})
+	}
 }

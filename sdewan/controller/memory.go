@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"time"
 
 	"subctl/sdewan/rest"
 )
@@ -18,6 +19,12 @@ type memory struct {
 	silent bool
 	// answers are the objects that the pod returns otherwise than they were written.
 	answers map[id]answer
+	// refusals are the last ones of the objects that the pod has, or should have.
+	refusals map[id]refusal
+	// accepted is how many changes the pod has accepted, and changes how many it had when it accepted one of a sort last. tries is how many it has
+	// refused.
+	accepted, tries int
+	changes         map[change]int
 }
 
 // id names an object on a CNF.
@@ -26,10 +33,28 @@ type id struct {
 	name       string
 }
 
+// change is a sort of changes: of a collection, and whether objects were removed.
+type change struct {
+	collection *rest.Collection
+	removal    bool
+}
+
+// refusal is an answer of 4xx or 5xx to an op.
+type refusal struct {
+	verb  verb
+	sent  [sha256.Size]byte // the digest of the object
+	err   error
+	after int           // memory.accepted at that time
+	try   int           // memory.tries
+	took  time.Duration // until the answer
+}
+
 // answer has digests of an object, and of what the pod makes of it.
 type answer struct{ sent, got [sha256.Size]byte }
 
-func newMemory() *memory { return &memory{owed: map[string]bool{}, answers: map[id]answer{}} }
+func newMemory() *memory {
+	return &memory{owed: map[string]bool{}, answers: map[id]answer{}, refusals: map[id]refusal{}, changes: map[change]int{}}
+}
 
 // owesAny reports whether a service must be restarted.
 func (m *memory) owesAny() bool {

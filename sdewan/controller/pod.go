@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"subctl/sdewan/rest"
 	restclient "subctl/sdewan/rest/client"
@@ -29,6 +30,10 @@ type synced struct {
 	written map[id]bool
 	// restarts has the reason for each service that did not restart.
 	restarts map[string]error
+	// unsent are the objects of which a change was not sent, for the reason stopped. Services in waiting are restarted when all is sent.
+	unsent  map[id]bool
+	stopped error
+	waiting map[string]bool
 	// unapplied is true if the CNF reports that its kernel does not hold its configuration, and ineffective has what the CNF reports of each
 	// object that has no effect, or of which a part has none.
 	unapplied   bool
@@ -36,13 +41,18 @@ type synced struct {
 }
 
 // sync makes a pod hold what it should, in the order of the collections, which is that of their dependencies, and restarts
-// the services whose objects have changed. It returns an error if the pod did not answer; the next sync finds out how far this one
+// the services whose objects have changed. What the pod has refused in earlier syncs is tried after that, unless something has changed that may have been
+// the reason. If the context has a deadline, no change is begun in the last quarter of the time: the rest is for restarts. It returns an error if the pod did not answer; the next sync finds out how far this one
 // got. Owes reports whether a service may have to be restarted, for a pod that this controller has not seen before: another one may have
 // changed objects, and ended before the restart.
 func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(service string) bool) (synced, error) {
 	s := &session{
-		memory: m, api: c, before: map[id]restclient.Item{}, doubts: map[id]restclient.Item{}, changes: map[change]int{}, refusals: map[id]refusal{},
-		synced: synced{have: map[*rest.Collection]listing{}, written: map[id]bool{}, restarts: map[string]error{}},
+		memory: m, api: c, before: map[id]restclient.Item{}, doubts: map[id]restclient.Item{}, stale: desires, start: m.tries,
+		synced: synced{have: map[*rest.Collection]listing{}, written: map[id]bool{}, restarts: map[string]error{}, waiting: map[string]bool{}},
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		s.retryFor = time.Until(deadline) / 4
+		s.until = deadline.Add(-s.retryFor)
 	}
 	for _, d := range desires {
 		if service := d.collection.Service; service != "" {
@@ -54,13 +64,39 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 	if err := s.settle(ctx, desires); err != nil {
 		return s.synced, err
 	}
+	if s.postponed(func(key id, r refusal) bool { return s.again(key.collection, r.verb, r) }) {
+		if err := s.settle(ctx, desires); err != nil {
+			return s.synced, err
+		}
+	}
 	if !m.started && !m.owesAny() {
 		if err := m.start(ctx, c); err != nil {
 			return s.synced, err
 		}
 	}
+	s.restart(ctx, desires)
+	if s.postponed(func(id, refusal) bool { return true }) {
+		if err := s.settle(ctx, desires); err != nil {
+			return s.synced, err
+		}
+		s.restart(ctx, desires)
+	}
+	return s.synced, s.look(ctx)
+}
+
+// restart restarts the services whose objects have changed, once all changes of them were sent: until then their order may be wrong.
+func (s *session) restart(ctx context.Context, desires []desire) {
+	clear(s.waiting)
 	for _, service := range rest.ServiceNames {
-		if !m.owed[service] {
+		if !s.owed[service] || s.restarts[service] != nil {
+			continue
+		}
+		for key := range s.unsent {
+			if key.collection.Service == service {
+				s.waiting[service] = true
+			}
+		}
+		if s.waiting[service] {
 			continue
 		}
 		var objects []rest.Object
@@ -71,13 +107,12 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 				}
 			}
 		}
-		if err := c.Restart(ctx, service, objects); err != nil {
+		if err := s.api.Restart(ctx, service, objects); err != nil {
 			s.restarts[service] = err
 			continue
 		}
-		m.owed[service], m.started = false, true
+		s.owed[service], s.started = false, true
 	}
-	return s.synced, s.look(ctx)
 }
 
 // look reads what the CNF makes of its objects, if it reports that.

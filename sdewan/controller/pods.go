@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -48,10 +50,13 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 	}
 	group.Wait()
 	copy(c.rules, early.rules)
-	var wrong problem // with the CNF
-	for _, o := range outcomes {
+	var wrong, unfinished problem // with the CNF
+	for i, o := range outcomes {
 		if o.problem.reason != "" {
 			wrong = o.problem
+		}
+		if len(o.synced.unsent) > 0 {
+			unfinished = problem{Unfinished, fmt.Sprintf("pod %s: %v", c.pods[i].Name, o.synced.stopped)}
 		}
 	}
 	wrong = r.steady(c.key, wrong, mayTell)
@@ -63,9 +68,10 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 		mistakes = append(mistakes, o.mistakes...)
 	}
 	r.note(c, mistakes)
-	again := wrong.reason != ""
+	told := cmp.Or(wrong, unfinished)
+	again := told.reason != ""
 	if again {
-		r.trouble(c.key, c.deployments[0], wrong)
+		r.trouble(c.key, c.deployments[0], told)
 	} else {
 		r.settled(c.key)
 	}
@@ -115,7 +121,7 @@ func onPod(pod string, p problem) string {
 }
 
 func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool, early *early) outcome {
-	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.o.podTimeout)
 	defer cancel()
 	m, trouble := r.fleet.of(ctx, c.key, p)
 	defer r.fleet.done(m, c.key.Namespace)
@@ -135,7 +141,9 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	watched := watch(m.client, func(refused map[id]error) { early.refused(ctx, p.Name, o.aim, refused) })
 	if o.synced, err = m.sync(ctx, watched, o.aim.desires, func(service string) bool { return owes(c.rules, service) }); err != nil {
 		m.read = time.Time{} // the Secrets may have changed
-		o.problem = problemOf(p.Name, err)
+		if o.problem = problemOf(p.Name, err); ctx.Err() != nil && !errors.Is(err, errLarge) {
+			o.problem = problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}
+		}
 	} else if o.synced.unapplied {
 		o.problem = problem{NotInKernel, fmt.Sprintf("pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}
 	}

@@ -56,6 +56,8 @@ const (
 	NoEffect = "NoEffect"
 	// NotInKernel: the kernel of a pod does not hold the configuration that the pod has.
 	NotInKernel = "NotInKernel"
+	// Unfinished: a pod answers so slowly, or fails to store so many objects, that others were not sent yet.
+	Unfinished = "Unfinished"
 	// Unreachable: a ready pod does not answer, or answers with nonsense.
 	Unreachable = "Unreachable"
 	// Unauthorized: a pod does not accept the password.
@@ -79,7 +81,7 @@ func (p problem) ofRule() bool {
 
 // byCNF reports whether a CNF is the cause of the problem, and may word it.
 func (p problem) byCNF() bool {
-	return slices.Contains([]string{Rejected, RestartFailed, NoEffect, NotInKernel, Unreachable, Unauthorized, Untrusted}, p.reason)
+	return slices.Contains([]string{Rejected, RestartFailed, NoEffect, NotInKernel, Unfinished, Unreachable, Unauthorized, Untrusted}, p.reason)
 }
 
 // verdict is the state of a rule after its CNF was synced.

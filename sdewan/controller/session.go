@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"subctl/sdewan/rest"
 	restclient "subctl/sdewan/rest/client"
@@ -18,7 +19,8 @@ import (
 // that depends on another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
 const maxRounds = 6
 
-// maxFailures is the number of objects that a pod may answer with 5xx in a round: with more, the pod is broken, and not the objects.
+// maxFailures is the number of objects that a pod may answer with 5xx in a round: with more, the pod may be broken, and not the objects, and
+// others are sent in the next sync.
 const maxFailures = 8
 
 // maxHeld bounds the objects of a pod that are in memory, in bytes: 10,000 rules take 5 MiB.
@@ -30,24 +32,15 @@ type session struct {
 	api api
 	synced
 	before   map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
+	stale    []desire               // collections to be read before they are compared
 	failures int                    // answers of 5xx in this round
-	changes  map[change]int         // when the CNF has accepted one last: how many it had accepted then
-	accepted int                    // how many it has accepted
-	refusals map[id]refusal         // the last ones of this session
+	start    int                    // memory.tries at the beginning
+	retry    map[id]bool            // what was refused in earlier sessions, and is to be tried now
+	begun    bool                   // something was sent
+	until    time.Time              // after which no change is begun but the first one; the zero Time if there is no limit
+	retryFor time.Duration          // bounds the time for what was refused before
 	// doubts are what the CNF refused or failed to change, as it was before; the zero Item for what it failed to create. OpenWrt may have deleted it.
 	doubts map[id]restclient.Item
-}
-
-// change is a sort of changes: of a collection, and whether objects were removed.
-type change struct {
-	collection *rest.Collection
-	removal    bool
-}
-
-// refusal is an answer of 4xx or 5xx to an op, after so many changes.
-type refusal struct {
-	err   error
-	after int
 }
 
 // again reports whether to retry an op that the CNF has refused: something that may be the reason has changed since. What an object lacks is
@@ -67,16 +60,59 @@ func (s *session) again(l *rest.Collection, verb verb, r refusal) bool {
 	return false
 }
 
+// due reports whether an op that the CNF has refused is to be tried now.
+func (s *session) due(key id, r refusal) bool {
+	if r.try <= s.start {
+		return s.retry[key]
+	}
+	return s.again(key.collection, r.verb, r)
+}
+
+// postponed chooses what is tried again of what the CNF has refused in earlier sessions: what was not tried for longest, and as much as the CNF answers
+// in the time for that, if it answers as last time. So a CNF that refuses slowly, and what it refuses, delay others for a bounded time. It reports
+// whether there is anything.
+func (s *session) postponed(which func(id, refusal) bool) bool {
+	s.retry = map[id]bool{}
+	if s.stopped != nil {
+		return false
+	}
+	var keys []id
+	for key := range s.refused {
+		if r, ok := s.refusals[key]; ok && r.try <= s.start && which(key, r) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b id) int { return s.refusals[a].try - s.refusals[b].try })
+	left := s.retryFor
+	for _, key := range keys {
+		if left -= s.refusals[key].took; left < 0 && len(s.retry) > 0 && !s.until.IsZero() {
+			break
+		}
+		s.retry[key] = true
+	}
+	return len(s.retry) > 0
+}
+
+// mayBegin reports whether there is time for one more change.
+func (s *session) mayBegin() bool {
+	if s.stopped == nil && s.begun && !s.until.IsZero() && time.Now().After(s.until) {
+		s.stopped = errSlow
+	}
+	s.begun = true
+	return s.stopped == nil
+}
+
+var errSlow = errors.New("the CNF answers so slowly that there was no time to send it everything: the rest follows")
+
 // settle repeats rounds until one has nothing to do, or can do nothing.
 func (s *session) settle(ctx context.Context, desires []desire) error {
-	stale := desires
 	for range maxRounds {
-		for _, d := range stale {
+		for _, d := range s.stale {
 			if err := s.list(ctx, d); err != nil {
 				return err
 			}
 		}
-		s.refused, s.failures = map[id]error{}, 0
+		s.refused, s.unsent, s.failures = map[id]error{}, map[id]bool{}, 0
 		var touched []desire
 		done := 0
 		for _, d := range desires {
@@ -104,10 +140,10 @@ func (s *session) settle(ctx context.Context, desires []desire) error {
 				touched = append(touched, d)
 			}
 		}
-		if done == 0 {
+		if s.stale = touched; done == 0 {
+			s.stale = nil
 			return s.resolve(ctx, touched)
 		}
-		stale = touched
 	}
 	s.differ(desires)
 	return nil
@@ -131,7 +167,7 @@ func (s *session) differ(desires []desire) {
 	for _, d := range desires {
 		ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
 		for _, o := range slices.Concat(ops, s.moves(d), leftovers(d, s.have[d.collection])) {
-			if key := (id{d.collection, o.name}); s.refused[key] == nil {
+			if key := (id{d.collection, o.name}); s.refused[key] == nil && !s.unsent[key] {
 				s.refused[key] = errDiffers
 			}
 		}
@@ -165,6 +201,11 @@ func (s *session) list(ctx context.Context, d desire) error {
 	if size > maxHeld {
 		return fmt.Errorf("reading %s: the CNF has objects of more than %d MiB altogether", d.collection, maxHeld>>20)
 	}
+	for key := range s.refusals {
+		if key.collection == d.collection && !have.has(key.name) && !slices.ContainsFunc(d.objects, func(w wanted) bool { return w.object.GetName() == key.name }) {
+			delete(s.refusals, key)
+		}
+	}
 	for key, before := range s.doubts {
 		if key.collection != d.collection {
 			continue
@@ -179,16 +220,23 @@ func (s *session) list(ctx context.Context, d desire) error {
 }
 
 // carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses, or
-// answers with 5xx, does not stop the others.
+// answers with 5xx, does not stop the others. What it has refused before waits for them: see postponed.
 func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, err error) {
 	l := d.collection
 	for _, o := range ops {
 		key := id{l, o.name}
-		if r, ok := s.refusals[key]; ok && !s.again(l, o.verb, r) {
-			s.refused[key] = r.err
+		r, ok := s.refusals[key]
+		known := ok && r.sent == digest(o.object)
+		if known && !s.due(key, r) || !s.mayBegin() {
+			if known {
+				s.refused[key] = r.err
+			} else {
+				s.unsent[key] = true
+			}
 			continue
 		}
 		delete(s.refusals, key)
+		began := time.Now()
 		switch err = nil; o.verb {
 		case create:
 			s.before[key] = restclient.Item{}
@@ -205,10 +253,12 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 			delete(s.answers, key)
 			err = s.api.Delete(ctx, l, o.name)
 		}
-		refused, failed := restclient.ClassOf(err) == restclient.Rejected, restclient.CodeOf(err) >= http.StatusInternalServerError && s.failures < maxFailures
+		refused, failed := restclient.ClassOf(err) == restclient.Rejected, restclient.CodeOf(err) >= http.StatusInternalServerError
 		if failed && !refused { // it may have done a part: the next listing tells
 			refused = true
-			s.failures++
+			if s.failures++; s.failures > maxFailures {
+				s.stopped = fmt.Errorf("the CNF has failed to store so many objects that no others were sent: the rest follows; changing %s/%s: %w", l, o.name, err)
+			}
 			s.doubts[key] = s.before[key]
 			if o.verb == remove {
 				s.doubts[key] = s.have[l].items[s.have[l].first[o.name]]
@@ -227,7 +277,8 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 				s.written[key] = true
 			}
 		case refused:
-			s.refused[key], s.refusals[key] = err, refusal{err, s.accepted}
+			s.tries++
+			s.refused[key], s.refusals[key] = err, refusal{o.verb, digest(o.object), err, s.accepted, s.tries, time.Since(began)}
 			if before, ok := s.before[key]; ok && o.verb == update {
 				s.doubts[key] = before
 			}

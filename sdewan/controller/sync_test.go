@@ -247,11 +247,21 @@ func TestFailureOfOneObject(t *testing.T) {
 
 	broken("")
 	var many []rest.Object
-	for i := range maxFailures + 1 {
+	for i := range 2*maxFailures + 4 {
 		many = append(many, policy(fmt.Sprint("n", i)))
 	}
-	_, err := b.memory.sync(t.Context(), b.client, want(many...), func(string) bool { return false })
-	require.ErrorContains(t, err, "changing mwan3/policies/n8: the CNF answers 500")
+	many = append(many, &rest.Zone{Name: "z", Network: []string{"net1"}})
+	for _, unsent := range []int{13, 4, 0, 0} { // eight and one more are refused in a round, then others
+		s := b.sync(want(many...))
+		require.Len(t, s.unsent, unsent)
+		require.Equal(t, unsent > 0, s.unsent[id{rest.Zones, "z"}])
+		if unsent > 0 {
+			require.ErrorContains(t, s.stopped, "changing mwan3/policies/n")
+			require.ErrorContains(t, s.stopped, "the CNF answers 500")
+		}
+		require.Equal(t, []string{"p"}, b.EffectiveNames(rest.Policies))
+	}
+	require.Equal(t, []string{"z"}, b.EffectiveNames(rest.Zones))
 }
 
 // A restart that fails is tried again, although the objects are as they should be.
