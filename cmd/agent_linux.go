@@ -46,6 +46,7 @@ func newCNFKernel() (cnf.Kernel, error) {
 		Watch:           kernel.WatchNetwork,
 		MarkConnections: kernel.MarkConnections,
 		Forward:         kernel.Forward,
+		Announce:        kernel.Announce,
 	}, nil
 }
 

@@ -14,10 +14,12 @@ type Network struct {
 // NetDevice is a device.
 type NetDevice struct {
 	Name     string
+	Index    int
 	MAC      string
 	Up       bool           // it is up, and has a carrier
 	Loopback bool           // it is lo
 	Addrs    []netip.Prefix // IPv4 and IPv6, with the host's bits, in the order of the kernel
+	ARP      []netip.Addr   // the IPv4 addresses that neighbours find by ARP: none on tunnels
 	// Received and Sent are numbers of packets.
 	Received, Sent uint64
 }

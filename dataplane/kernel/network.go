@@ -42,7 +42,7 @@ func ReadNetwork() (n dataplane.Network, err error) {
 	for _, l := range links {
 		a := l.Attrs()
 		names[a.Index] = a.Name
-		d := dataplane.NetDevice{Name: a.Name, MAC: a.HardwareAddr.String(), Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0}
+		d := dataplane.NetDevice{Name: a.Name, Index: a.Index, MAC: a.HardwareAddr.String(), Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0, ARP: byARP(a, addrs)}
 		d.Up = a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_RUNNING != 0
 		if s := a.Statistics; s != nil {
 			d.Received, d.Sent = s.RxPackets, s.TxPackets

@@ -23,7 +23,7 @@ const (
 
 // Deployment returns the Deployment of the CNF. It depends only on c.
 //
-// The pods configure only their own network namespace: they are not privileged, and need NET_ADMIN for it, NET_RAW for pings, and
+// The pods configure only their own network namespace: they are not privileged, and need NET_ADMIN for it, NET_RAW for pings and ARP, and
 // NET_BIND_SERVICE for ports 80 and 443. /dev/net/tun is for IPsec on nodes whose kernel has no ESP.
 func (c CNF) Deployment() (*appsv1.Deployment, error) {
 	annotations, err := c.annotations()

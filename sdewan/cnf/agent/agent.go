@@ -44,6 +44,8 @@ type Kernel struct {
 	MarkConnections func(having, set uint32) error
 	// Forward makes the kernel forward packets of devices.
 	Forward func(devices []string) error
+	// Announce tells the neighbours at a device that it has an IPv4 address.
+	Announce func(device string, ip netip.Addr) error
 }
 
 // Options are the settings and the functions that an Agent needs. All fields are required unless stated otherwise.
@@ -73,6 +75,7 @@ type Agent struct {
 	changes  atomic.Uint64             // the number of calls of Changed
 	linger   time.Duration             // linger, or less in tests
 	memory   memory                    // is used by passes alone
+	claims   claims                    // likewise
 	choice   choice                    // likewise: the one by which unanswered connections were last routed
 
 	mu       sync.Mutex
@@ -158,7 +161,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		if err := a.pass(ctx, target); err != nil && ctx.Err() == nil {
 			wait = retry
 		}
-		timer.Reset(a.memory.next(time.Now(), wait))
+		timer.Reset(a.claims.next(time.Now(), a.memory.next(time.Now(), wait)))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -206,6 +209,7 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 		a.Log.Info("changed the kernel", "op", short(op.String()))
 	}
 	a.result(report, err)
+	a.announce(network, a.Ready() && !config.Awaiting)
 	a.passed(config)
 	return err
 }
