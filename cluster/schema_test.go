@@ -3,16 +3,20 @@ package cluster_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/api/crds"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/internal/kube"
@@ -82,6 +86,23 @@ func TestHealthCheckSchema(t *testing.T) {
 			require.ErrorContains(t, err, "spec.connectionHealthCheck."+test.refused)
 		}
 	}
+}
+
+// The limits and defaults that "kubectl explain" prints are the ones in force.
+func TestHealthCheckIsDescribed(t *testing.T) {
+	all, err := crds.All()
+	require.NoError(t, err)
+	at := slices.IndexFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Spec.Names.Kind == "Submariner" })
+	fields := all[at].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["connectionHealthCheck"].Properties
+	for field, test := range map[string]struct{ limit, otherwise int }{
+		"intervalSeconds":    {v1alpha1.HealthCheckIntervalLimit, v1alpha1.DefaultHealthCheckInterval},
+		"maxPacketLossCount": {v1alpha1.PacketLossCountLimit, v1alpha1.DefaultMaxPacketLossCount},
+	} {
+		require.EqualValues(t, test.limit, *fields[field].Maximum)
+		text := strings.Join(strings.Fields(fields[field].Description), " ")
+		require.Contains(t, text, fmt.Sprintf("at most %d; 0 means %d.", test.limit, test.otherwise))
+	}
+	require.Equal(t, v1alpha1.DefaultHealthCheckInterval*time.Second, v1alpha1.SubmarinerSpec{}.HealthCheck().Interval())
 }
 
 // WithoutEffect clears what the API server refuses (see TestSettings of package parts).

@@ -75,7 +75,7 @@ func recallGateway(node string, reports []*submarinerv1.Gateway, now time.Time) 
 func (p Plan) probes() Probes {
 	m := p.Mesh
 	hc := m.Membership.Submariner.Spec.HealthCheck()
-	out := Probes{Interval: time.Duration(hc.IntervalSeconds) * time.Second, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
+	out := Probes{Interval: hc.Interval(), MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
 	from := m.Offer.Local.PodIP
 	for i, c := range p.Held {
 		if c.Idle {

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -41,8 +40,7 @@ const (
 // remote gateway to which there is a cable.
 func (c Cables) pathProbes(m Membership, from netip.Addr) Probes {
 	hc := m.Submariner.Spec.HealthCheck()
-	interval := time.Duration(hc.IntervalSeconds) * time.Second
-	p := Probes{Interval: pathInterval * interval, Retry: interval, MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
+	p := Probes{Interval: pathInterval * hc.Interval(), Retry: hc.Interval(), MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
 	for _, w := range c.Wanted {
 		if m.unprobed(from, w.HealthIP) == "" {
 			p.Targets[w.Name] = Target{IP: w.HealthIP, From: from}

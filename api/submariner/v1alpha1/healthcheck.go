@@ -1,6 +1,9 @@
 package v1alpha1
 
-import "cmp"
+import (
+	"cmp"
+	"time"
+)
 
 // HealthCheckSpec specifies how cables are probed.
 type HealthCheckSpec struct {
@@ -34,4 +37,9 @@ func (s SubmarinerSpec) HealthCheck() HealthCheckSpec {
 	hc.IntervalSeconds = cmp.Or(hc.IntervalSeconds, DefaultHealthCheckInterval)
 	hc.MaxPacketLossCount = cmp.Or(hc.MaxPacketLossCount, DefaultMaxPacketLossCount)
 	return hc
+}
+
+// Interval returns the time between pings.
+func (hc HealthCheckSpec) Interval() time.Duration {
+	return time.Duration(hc.IntervalSeconds) * time.Second
 }
