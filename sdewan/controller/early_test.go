@@ -75,11 +75,11 @@ func TestHostileManySlowRefusals(t *testing.T) {
 			})
 			ok := w.policy("cnf-1", "ok")
 			w.create(ok)
-			stop := w.runWith(Options{podTimeout: 4 * time.Second})
+			stop := w.runWith(Options{podTimeout: 3 * time.Second, RetryUntil: 200 * time.Millisecond, RetryFrom: 50 * time.Millisecond})
 			w.inSync(ok)
 			stop()
 			var bad []*batch.Mwan3Policy
-			for i := range 30 { // for 9 s
+			for i := range 16 { // for 5 s
 				p := w.policy("cnf-1", fmt.Sprintf("bad%02d", i))
 				w.create(p)
 				bad = append(bad, p)
@@ -89,7 +89,7 @@ func TestHostileManySlowRefusals(t *testing.T) {
 			time.Sleep(time.Second) // times of creation have seconds
 			w.create(last)
 			w.create(zone)
-			w.runWith(Options{podTimeout: 4 * time.Second})
+			w.runWith(Options{podTimeout: 3 * time.Second, RetryUntil: 200 * time.Millisecond, RetryFrom: 50 * time.Millisecond})
 			steady := func() error {
 				if err := w.get(ok); err != nil || !ok.Status.InSync {
 					return fmt.Errorf("%v %+v", err, ok.Status)
@@ -98,7 +98,8 @@ func TestHostileManySlowRefusals(t *testing.T) {
 			}
 			require.Contains(t, w.waits(last, Unfinished), "pod "+pod.name+": ")
 			require.NotEmpty(t, w.event(Unfinished))
-			for !last.Status.InSync {
+			for deadline := time.Now().Add(time.Minute); !last.Status.InSync; {
+				require.True(t, time.Now().Before(deadline), "it waits for those that are refused")
 				require.NoError(t, w.get(last))
 				require.NoError(t, steady())
 				require.False(t, slices.ContainsFunc(last.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == Unreachable }))
@@ -109,7 +110,7 @@ func TestHostileManySlowRefusals(t *testing.T) {
 			for _, p := range bad {
 				require.Contains(t, w.waits(p, Rejected), "no")
 			}
-			w.never(3*time.Second, steady)
+			w.never(2*time.Second, steady)
 			further := w.policy("cnf-1", "further")
 			w.create(further)
 			w.inSync(further)

@@ -42,9 +42,9 @@ type synced struct {
 
 // sync makes a pod hold what it should, in the order of the collections, which is that of their dependencies, and restarts
 // the services whose objects have changed. What the pod has refused in earlier syncs is tried after that, unless something has changed that may have been
-// the reason. If the context has a deadline, no change is begun in the last quarter of the time: the rest is for restarts. It returns an error if the pod did not answer; the next sync finds out how far this one
-// got. Owes reports whether a service may have to be restarted, for a pod that this controller has not seen before: another one may have
-// changed objects, and ended before the restart.
+// the reason. If the context has a deadline, the last quarter of the time is for restarts: what is left then is unsent. Sync returns an error if the pod
+// did not answer; the next sync finds out how far this one got. Owes reports whether a service may have to be restarted, for a pod that this controller has
+// not seen before: another one may have changed objects, and ended before the restart.
 func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(service string) bool) (synced, error) {
 	s := &session{
 		memory: m, api: c, before: map[id]restclient.Item{}, doubts: map[id]restclient.Item{}, stale: desires, start: m.tries,

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +67,10 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict
 		mistakes = append(mistakes, o.mistakes...)
 	}
 	r.note(c, mistakes)
-	told := cmp.Or(wrong, unfinished)
+	told := wrong
+	if told.reason == "" {
+		told = r.steady(c.key, unfinished, mayTell)
+	}
 	again := told.reason != ""
 	if again {
 		r.trouble(c.key, c.deployments[0], told)
@@ -141,7 +143,7 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	watched := watch(m.client, func(refused map[id]error) { early.refused(ctx, p.Name, o.aim, refused) })
 	if o.synced, err = m.sync(ctx, watched, o.aim.desires, func(service string) bool { return owes(c.rules, service) }); err != nil {
 		m.read = time.Time{} // the Secrets may have changed
-		if o.problem = problemOf(p.Name, err); ctx.Err() != nil && !errors.Is(err, errLarge) {
+		if o.problem = problemOf(p.Name, err); o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
 			o.problem = problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}
 		}
 	} else if o.synced.unapplied {
