@@ -41,7 +41,7 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix, own ne
 		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
 		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
 
-		NoNextHopObjects: k.NoNexthops, ResilientGroups: k.Resilient && !k.NoNexthops, MultipathHashPolicy: k.HashPolicy,
+		NoNextHopObjects: k.NoNexthops, NoIPv6Tables: k.NoIPv6Tables, ResilientGroups: k.Resilient && !k.NoNexthops, MultipathHashPolicy: k.HashPolicy,
 	}
 	private := k.PrivateIP
 	for _, ip := range internalIPs(node) {

@@ -19,7 +19,7 @@ import (
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
 	f.WireGuard, f.IPsec, f.NoNexthops, f.Resilient = wireGuardEngine(), ipsecEngine(), noNexthops(), resilientGroups()
-	f.HashPolicy = hashPolicy()
+	f.HashPolicy, f.NoIPv6Tables = hashPolicy(), hasIPv6() && !tablesOfIPv6()
 	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return f, fmt.Errorf("opening netlink socket: %w", err)

@@ -80,6 +80,10 @@ type NodeFacts struct {
 	// NoNextHopObjects reports that the node's kernel has no next hop objects (Linux before 5.3).
 	// +optional
 	NoNextHopObjects bool `json:"noNextHopObjects,omitempty"`
+	// NoIPv6Tables reports that the node's kernel has IPv6, and its nftables has no tables for IPv6: IPv6 packets that other clusters
+	// hide inside VXLAN packets are not dropped.
+	// +optional
+	NoIPv6Tables bool `json:"noIPv6Tables,omitempty"`
 	// ResilientGroups reports whether the node's kernel has resilient next hop groups.
 	// +optional
 	ResilientGroups bool `json:"resilientGroups,omitempty"`
