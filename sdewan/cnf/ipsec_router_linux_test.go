@@ -1,6 +1,7 @@
 package cnf
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel"
 	"subctl/sdewan/rest"
 )
 
@@ -81,7 +83,7 @@ func TestIPsecPartOfANetwork(t *testing.T) {
 	require.Contains(t, hub.remote("edge-1").Message, "in which this end has no address")
 }
 
-// An end that was killed has forgotten the tunnel: it is back within about 20 seconds.
+// An end that was killed has forgotten the tunnel: it is back within about 20 seconds, also if its new pod, with another MAC address, is announced.
 func TestIPsecOtherEndIsKilled(t *testing.T) {
 	hub, edge := sites(t)
 	pair(hub, edge)
@@ -90,6 +92,9 @@ func TestIPsecOtherEndIsKilled(t *testing.T) {
 	edge.up()
 	hub.ns.Run(`for p in $(pidof charon-systemd); do [ "$(readlink /proc/$p/ns/net)" != "$(readlink /proc/self/ns/net)" ] || { kill -9 $p; while [ -e /proc/$p ]; do sleep 0.05; done; }; done`)
 	killed := time.Now()
+	hub.ns.Run("ip link set wan address 02:00:00:00:00:02")
+	edge.ns.Run("ip neigh replace 192.0.2.1 dev wan lladdr 02:00:00:00:00:01 nud reachable") // otherwise it might ask anyway
+	hub.ns.Do(func() { require.NoError(t, kernel.Announce("wan", netip.MustParseAddr("192.0.2.1"))) })
 	hub.sync()
 	hub.up()
 	t.Logf("the tunnel is back after %v", time.Since(killed))
