@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -124,13 +125,15 @@ func TestHostileAnnotator(t *testing.T) {
 	require.Eventually(t, func() bool { // the policy is in force
 		return forbidden(agent.Status().Patch(t.Context(), p.DeepCopy(), merge(`{"metadata":{"labels":{"app":"x"}}}`), client.DryRunAll))
 	}, 30*time.Second, 50*time.Millisecond)
+	owner := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":%q}]}}`, p.UID)
+	require.True(t, forbidden(agent.Status().Patch(t.Context(), s.DeepCopy(), merge(owner))), "Kubernetes would delete the Service with its owner")
 	for _, o := range []client.Object{p, s} {
 		kind := kube.KindOf(o)
 		for _, patch := range []string{
 			`{"metadata":{"labels":{"app":"x"}}}`, `{"metadata":{"labels":{"new":"x"}}}`, `{"metadata":{"labels":{"app":null}}}`,
 			`{"metadata":{"labels":null}}`, `{"metadata":{"annotations":null}}`,
 			`{"metadata":{"annotations":{"a":"x"}}}`, `{"metadata":{"annotations":{"new":"x"}}}`, `{"metadata":{"annotations":{"a":null}}}`,
-			`{"metadata":{"finalizers":["example.com/x"]}}`,
+			`{"metadata":{"finalizers":["example.com/x"]}}`, `{"metadata":{"annotations":{"a":"x","submariner.io/GlobalIp":"242.7.0.9"}}}`,
 			`{"status":{"phase":"Succeeded","podIP":"10.0.0.9","loadBalancer":{"ingress":[{"ip":"192.0.2.9"}]}}}`,
 			`{"status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z"}]}}`,
 		} {
