@@ -109,7 +109,9 @@ func goneOwners(have, want dataplane.Globalnet) formerOwners {
 
 // match reports whether a connection is between one of the pods and another cluster, as far as this is known: conntrack sees it without a translation.
 func (f formerOwners) match(original, reply dataplane.Flow) bool {
-	ours := func(a netip.Addr) bool { return slices.ContainsFunc(f.nets, func(n netip.Prefix) bool { return n.Contains(a) }) }
+	ours := func(a netip.Addr) bool {
+		return slices.ContainsFunc(f.nets, func(n netip.Prefix) bool { return n.Contains(a) })
+	}
 	from, to := original.Src.Addr(), original.Dst.Addr()
 	if original.Src != reply.Dst || original.Dst != reply.Src {
 		return false
