@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -26,13 +24,7 @@ func merge(patch string) client.Patch { return client.RawPatch(types.MergePatchT
 // A user reads the global address of a pod or a Service from its annotation. On a real API server, with the rights of the agent.
 func TestAnnotationsOfAddresses(t *testing.T) {
 	admin, config := globalnetServer(t)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, globalnetOptions(config, slog.New(slog.NewTextHandler(t.Output(), nil)))) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-ended)
-	})
+	runGlobalnetAgent(t, config)
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	annotated := func(o client.Object, want string) {
 		t.Helper()

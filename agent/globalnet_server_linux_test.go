@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/agent/mesh"
@@ -75,17 +77,25 @@ func globalnetOptions(config *rest.Config, log *slog.Logger) Options {
 	return Options{Role: mesh.Globalnet(), Kernel: NoKernel(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config, Log: log}
 }
 
-// On a real API server, with the rights of its account: an exported Service gets an address, a changed number of
-// addresses is live, and an address is freed with its object.
-func TestGlobalnetAgent(t *testing.T) {
-	admin, config := globalnetServer(t)
+// runGlobalnetAgent runs a globalnet agent until the test ends. Its metrics are in a registry of its own, as a process has one agent otherwise.
+func runGlobalnetAgent(t *testing.T, config *rest.Config) {
+	registry := metrics.Registry
+	metrics.Registry = prometheus.NewRegistry()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, globalnetOptions(config, slog.New(slog.NewTextHandler(t.Output(), nil)))) }()
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
+		metrics.Registry = registry
 	})
+}
+
+// On a real API server, with the rights of its account: an exported Service gets an address, a changed number of
+// addresses is live, and an address is freed with its object.
+func TestGlobalnetAgent(t *testing.T) {
+	admin, config := globalnetServer(t)
+	runGlobalnetAgent(t, config)
 
 	egress := &submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.ClusterEgress}}
 	eventually := func(what string, holds func() bool) {
@@ -148,13 +158,7 @@ func TestGlobalnetAgent(t *testing.T) {
 // describe, at the ServiceExport, too.
 func TestEventsOfAFullNetwork(t *testing.T) {
 	admin, config := globalnetServerOf(t, "242.7.0.0/28")
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, globalnetOptions(config, slog.New(slog.NewTextHandler(t.Output(), nil)))) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-ended)
-	})
+	runGlobalnetAgent(t, config)
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	egress := func(name string, n int) {
 		require.NoError(t, admin.Create(t.Context(), &submarinerv1.GlobalEgressIP{ObjectMeta: in(name), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: &n}}))

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -139,15 +140,16 @@ func newManager(o Options, s scope) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(o.Config)
-	config.QPS, config.Burst = float32(s.requests), s.burst
-	mgr, err := ctrl.NewManager(config, manager.Options{
+	toServer := rest.CopyConfig(o.Config)
+	toServer.QPS, toServer.Burst = float32(s.requests), s.burst
+	mgr, err := ctrl.NewManager(toServer, manager.Options{
 		Scheme:                  scheme,
 		Cache:                   cacheOptions(o, s.lists),
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see serveMetrics
 		HealthProbeBindAddress:  "0",
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
 		GracefulShutdownTimeout: new(stopWithin),
+		Controller:              config.Controller{SkipNameValidation: new(true)}, // a process has one agent; in tests, one after another
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
