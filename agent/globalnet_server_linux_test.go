@@ -154,7 +154,7 @@ func TestGlobalnetAgent(t *testing.T) {
 	})
 }
 
-// What waits for an address has a condition and one Event that says so, on a real API server, with the rights of the agent. A user finds it with kubectl
+// An object that waits for an address has a condition and one Event that says so, on a real API server, with the rights of the agent. A user finds it with kubectl
 // describe, at the ServiceExport, too.
 func TestEventsOfAFullNetwork(t *testing.T) {
 	admin, config := globalnetServerOf(t, "242.7.0.0/28")

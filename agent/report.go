@@ -59,8 +59,8 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 	return err
 }
 
-// annotate sets the annotations of an object, and removes those that are empty. It writes the status of the object: the API server takes annotations from
-// there, too, and leaves the rest of the object as it is. So the agent needs no right to change that.
+// annotate sets the annotations of an object, and removes those that are empty. It patches the status subresource: the API server accepts annotations
+// there, and keeps the spec. So the agent needs no right to change the object itself.
 func (a *agent) annotate(ctx context.Context, o mesh.Object) error {
 	values := map[string]any{}
 	for key, value := range o.GetAnnotations() {

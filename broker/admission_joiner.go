@@ -15,8 +15,8 @@ import (
 // making new members, each with the rights of a member, and to reading the token of the member
 // that it makes. The holder of a file for one cluster can make only that member, and one object of
 // each name that this takes, so that it cannot store many. No holder can make itself a token
-// that outlives the token of the file, or remove a member. Of a member that exists it changes only which global networks that
-// may announce: the holder of a file for one cluster, only to those that the invitation reserves. The holder of a general file cannot be
+// that outlives the token of the file, or remove a member. A holder may change only one thing of a member that exists, the global networks
+// that the member may announce; the holder of a file for one cluster may choose only networks that the invitation reserves. The holder of a general file cannot be
 // kept from making a token of an existing member: see joinerRole. The objects that a member is going to
 // exchange can be made empty only, one in each slot of the member.
 func joinerPolicy(base string, kinds exchange.Table) []client.Object {

@@ -156,10 +156,9 @@ func TestRightToAnnounce(t *testing.T) {
 	e.requireAnnounces(t, west, "west", old.String(), true)
 }
 
-// An invitation of an earlier version, which nobody has used, gets the rights of one of this version when deploy-broker runs. An
-// invitation loses the right to a network that its cluster has given up.
-func TestRightsOfInvitations(t *testing.T) {
-	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
+// inviteEast invites east, with a global network, and returns the invitation and a client with its file.
+func (d *deployed) inviteEast(t *testing.T) (*trust.Invitation, client.Client) {
+	t.Helper()
 	hub := &v1alpha1.Broker{}
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, hub))
 	file, err := broker.InviteCluster(t.Context(), d.Admin, hub, broker.Invitation{
@@ -169,7 +168,14 @@ func TestRightsOfInvitations(t *testing.T) {
 	require.NoError(t, err)
 	invitation, err := file.Invited()
 	require.NoError(t, err)
-	invitee := kubetest.Client(t, file.RESTConfig(false))
+	return invitation, kubetest.Client(t, file.RESTConfig(false))
+}
+
+// An invitation of an earlier version, which nobody has used, gets the rights of one of this version when deploy-broker runs. An
+// invitation loses the right to a network that its cluster has given up.
+func TestRightsOfInvitations(t *testing.T) {
+	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
+	invitation, invitee := d.inviteEast(t)
 	role := &rbacv1.Role{}
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: broker.InviteeName("east")}, role))
 	isNew := func(r rbacv1.PolicyRule) bool {
@@ -184,6 +190,7 @@ func TestRightsOfInvitations(t *testing.T) {
 	require.Equal(t, want, role.Rules)
 	var uid types.UID
 	require.Eventually(t, func() bool {
+		var err error
 		uid, err = broker.EnsureMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
 		return err == nil
 	}, patience, tick)
@@ -191,7 +198,7 @@ func TestRightsOfInvitations(t *testing.T) {
 
 	joiner, _ := d.Joiner(t)
 	other := netip.MustParsePrefix("172.31.0.0/24")
-	_, err = broker.ReserveNetwork(t.Context(), joiner, d.NS, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "east", Network: other}, Account: uid}, time.Now())
+	_, err := broker.ReserveNetwork(t.Context(), joiner, d.NS, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "east", Network: other}, Account: uid}, time.Now())
 	require.NoError(t, err)
 	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", other, time.Now()))
 	require.NoError(t, broker.LetAllAnnounce(t.Context(), d.Admin, d.NS, time.Now()))
@@ -205,19 +212,10 @@ func TestRightsOfInvitations(t *testing.T) {
 // file changes nothing else of a member.
 func TestHostileJoinerLetsAnnounce(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
-	hub := &v1alpha1.Broker{}
-	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, hub))
-	file, err := broker.InviteCluster(t.Context(), d.Admin, hub, broker.Invitation{
-		URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: time.Hour,
-		Global: &globalnet.NetworkRequest{Cluster: "east"},
-	}, trust.Invitation{Cluster: "east", Gateways: 2, Sets: []string{"default"}}, time.Now())
-	require.NoError(t, err)
-	invitation, err := file.Invited()
-	require.NoError(t, err)
-	invitee := kubetest.Client(t, file.RESTConfig(false))
+	invitation, invitee := d.inviteEast(t)
 	general, _ := d.Joiner(t)
 	require.Eventually(t, func() bool {
-		_, err = broker.EnsureMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
+		_, err := broker.EnsureMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
 		return err == nil
 	}, patience, tick)
 	foreign, err := d.reserve(t.Context(), general, info, globalnet.NetworkRequest{Cluster: "west"})

@@ -1,7 +1,7 @@
 package dataplane
 
-// pongRules let only those answers to pings reach the node that it has asked for. All answers share the buffer of the socket by which
-// an agent pings: a flood of them would displace those of others.
+// pongRules drop answers to pings that the node has not sent. All answers share the buffer of the socket with which
+// an agent pings, so a flood from one cluster would displace the answers of the others.
 func (a Antispoof) pongRules(r *antispoofRules) {
 	if len(a.Pongs) == 0 {
 		return

@@ -25,7 +25,7 @@ type Accepted struct {
 	Peers []Peer
 	// Incumbents are the gateways whose claims stand, for the next plan.
 	Incumbents []cable.Gateway
-	// Refused are the endpoints that are not accepted.
+	// Refused lists the endpoints that are not accepted.
 	Refused []Refusal
 
 	claims *cable.Claims

@@ -43,7 +43,7 @@ func (r cableResult) status() (submarinerv1.ConnectionStatus, string, *submarine
 	case r.broken != nil:
 		return submarinerv1.ConnectionError, clip(r.broken.Error()), h.RTT.reported()
 	case probed && answered && h.Status == submarinerv1.Connected:
-		if state.Up && state.Message != "" { // keys of before carry the traffic
+		if state.Up && state.Message != "" { // the previous keys carry the traffic
 			return h.Status, clip("still with the previous settings: " + state.Message), h.RTT.reported()
 		}
 		return h.Status, h.Message, h.RTT.reported()

@@ -28,7 +28,7 @@ type Cables struct {
 	Kept map[string]string
 	// InPlace has the reasons why cables have another driver than policy decides on, by cable name: see standIn.
 	InPlace map[string]string
-	// Refused are the endpoints that are not accepted, and those that no driver can connect, sorted by cable name.
+	// Refused lists the endpoints that are not accepted or that no driver can connect, sorted by cable name.
 	Refused []Refusal
 	// Barred are the networks of accepted gateways without a cable, and of clusters without an accepted
 	// gateway. Their packets are dropped: the default route would send them in clear text.

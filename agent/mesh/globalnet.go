@@ -117,8 +117,8 @@ func GlobalNetwork(s Snapshot) (netip.Prefix, error) {
 // that a loop has for its report. Loops follow each other until all are written.
 const maxWrites = 400
 
-// reportGlobalnet returns the objects to write: first those that request addresses, then statuses. Annotations, on which nothing depends, are written with
-// what is left of maxWrites.
+// reportGlobalnet returns the objects to write: first requests for addresses, then statuses, and then annotations, on which nothing depends. All
+// together are at most maxWrites.
 func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	a := p.Addresses

@@ -63,8 +63,8 @@ func (m *Membership) hasEndpoint(n cable.Node) bool {
 }
 
 // distinct leaves out nodes that would have the address of another node on our devices: see cable.VTEPOf. No plan can have
-// both, and a node that was taken over can write any address into its Node.status. Its own node stays, then those
-// that have an Endpoint, then those that exist for longer.
+// both, and a node that was taken over can write any address into its Node.status. Its own node stays. Of
+// the others, nodes with an Endpoint come first, then older nodes.
 func (m *Membership) distinct(nodes map[string]*corev1.Node) {
 	first := slices.Clone(m.Nodes)
 	rank := func(n cable.Node) (rank int) {

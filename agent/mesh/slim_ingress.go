@@ -154,11 +154,7 @@ func (o *slimIngress) draw(time.Time) Object { return o.full() }
 // pod returns the pod that an object stands for; false if it stands for something else.
 func (o *slimIngress) pod() (name string, is bool) {
 	if o.target == targetOdd {
-		is = o.odd.spec.Target == submarinerv1.TargetHeadlessServicePod && o.odd.spec.PodRef != nil
-		if is {
-			name = o.odd.spec.PodRef.Name
-		}
-		return name, is
+		return nameIn(o.odd.spec.Target == submarinerv1.TargetHeadlessServicePod, o.odd.spec.PodRef)
 	}
 	return o.ref, o.target == targetPod
 }
@@ -166,13 +162,17 @@ func (o *slimIngress) pod() (name string, is bool) {
 // service returns the Service that an object stands for; false if it stands for something else.
 func (o *slimIngress) service() (name string, is bool) {
 	if o.target == targetOdd {
-		is = o.odd.spec.Target == submarinerv1.TargetClusterIPService && o.odd.spec.ServiceRef != nil
-		if is {
-			name = o.odd.spec.ServiceRef.Name
-		}
-		return name, is
+		return nameIn(o.odd.spec.Target == submarinerv1.TargetClusterIPService, o.odd.spec.ServiceRef)
 	}
 	return o.ref, o.target == targetService
+}
+
+// nameIn returns the name in a reference, if the object stands for its kind and has one.
+func nameIn(is bool, ref *corev1.LocalObjectReference) (string, bool) {
+	if !is || ref == nil {
+		return "", false
+	}
+	return ref.Name, true
 }
 
 // forEndpoint reports whether an object stands for an endpoint of a headless Service.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"time"
 
 	"subctl/sdewan/rest"
 )
@@ -37,16 +36,6 @@ type id struct {
 type change struct {
 	collection *rest.Collection
 	removal    bool
-}
-
-// refusal is an answer of 4xx or 5xx to an op.
-type refusal struct {
-	verb  verb
-	sent  [sha256.Size]byte // the digest of the object
-	err   error
-	after int           // memory.accepted at that time
-	try   int           // memory.tries
-	took  time.Duration // until the answer
 }
 
 // answer has digests of an object, and of what the pod makes of it.
