@@ -73,7 +73,7 @@ func TestHostileSizes(t *testing.T) {
 				o.GetLabels()[fmt.Sprint("l", i)] = s
 			}
 		}),
-		"networks": with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.GlobalCIDR = []string{long} }),
+		"networks": with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterCIDR = []string{long} }),
 		"color":    with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ColorCodes = []string{long} }),
 		"backend": with(brokertest.InSlot(endpoint(d.NS, "east", "1"), "east", 0), func(o client.Object) {
 			for i, s := range many(20) {
