@@ -470,6 +470,33 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 	}
 }
 
+// Nodes connect to other clusters from any port, also from those of their agents.
+func TestNodesConnectFromPortsOfAgents(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east.sync(t, west)
+	west.sync(t, east)
+	var l net.Listener
+	east.pods["worker"].Do(func() {
+		var err error
+		l, err = net.Listen("tcp4", east.podIP("worker")+":80")
+		require.NoError(t, err)
+	})
+	defer l.Close()
+	for i, node := range nodeNames {
+		for port := dataplane.GatewayMetricsPort; port <= dataplane.RouteProbePort; port++ {
+			t.Run(fmt.Sprintf("from port %d of %s", port, node), func(t *testing.T) {
+				d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 112, byte(i+1), 1), Port: port}}
+				var c net.Conn
+				var err error
+				west.nodes[node].Do(func() { c, err = d.Dial("tcp4", l.Addr().String()) })
+				require.NoError(t, err)
+				c.Close()
+			})
+		}
+	}
+}
+
 // connect opens a connection to an address, and gives both ends of it to f.
 func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(server *net.TCPConn)) {
 	t.Helper()

@@ -200,7 +200,7 @@ func deviceNames(arguments []string) (out []string) {
 //   - a gateway forwards nothing from another gateway of this cluster to a cable that comes from another cluster, for the
 //     same reason;
 //   - an answer to a ping reaches the node if it has asked for it;
-//   - packets of other clusters do not reach the ports of metrics and probes: the node has an address
+//   - other clusters open no connections to the ports of metrics and probes: the node has an address
 //     in the pod network, and some CNIs carry packets to it on devices of their own. On our devices nothing
 //     does: the gateway agent may know a cluster before the route agent does.
 func (n Intra) antispoof() dataplane.Antispoof {

@@ -33,7 +33,7 @@ type Antispoof struct {
 	// Unforwarded are networks to which this node forwards nothing.
 	Unforwarded []netip.Prefix
 	// Remote are networks whose packets must arrive on one of the devices In, if there are any.
-	// Neither they nor Unforwarded reach the TCP ports Closed of this node, and nothing that arrives on the
+	// Neither they nor Unforwarded open connections to the TCP ports Closed of this node, and nothing that arrives on the
 	// devices ClosedOn does.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string

@@ -195,12 +195,13 @@ func (a Antispoof) transitRules(r *antispoofRules) {
 	r.drop(AntispoofTransit, Match{WrongWay: true})
 }
 
-// closedRules close the ports of Closed to other clusters.
+// closedRules close the ports of Closed to other clusters. These are also ports from which the node may connect to others
+// (net.ipv4.ip_local_port_range), whose answers must arrive.
 func (a Antispoof) closedRules(r *antispoofRules) {
 	if a.Closed.Max == 0 {
 		return
 	}
-	r.jump(AntispoofClosed, AntispoofInput, Match{TCPPorts: a.Closed})
+	r.jump(AntispoofClosed, AntispoofInput, Match{TCPPorts: a.Closed}, Match{Opens: true})
 	if len(a.Unforwarded) > 0 {
 		r.drop(AntispoofClosed, Match{SAddr: around(a.Unforwarded)})
 	}

@@ -100,6 +100,12 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Cmp{Op: expr.CmpOpGte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Min))},
 			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Max))},
 		}
+	case m.Opens:
+		return []expr.Any{
+			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
+			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 1, Mask: []byte{tcpSYN | tcpACK}, Xor: []byte{0}},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{tcpSYN}},
+		}
 	case m.Pong:
 		return []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},

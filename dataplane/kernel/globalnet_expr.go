@@ -76,6 +76,7 @@ const (
 	echoRequest = 8  // type of ICMP (RFC 792)
 	tcpFlags    = 13 // offset in the TCP header (RFC 9293)
 	tcpSYN      = 0x02
+	tcpACK      = 0x10
 
 	ctOriginalDestination = expr.CtKeyDST
 )
