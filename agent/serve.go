@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,8 @@ const (
 	readTimeout   = 10 * time.Second
 	writeTimeout  = 30 * time.Second
 	idleTimeout   = 90 * time.Second // longer than the usual scrape interval, one minute
+
+	listenAgain = time.Second // between attempts to use a port that is in use
 )
 
 // serveMetrics serves /metrics, with what gatherer collects.
@@ -71,7 +74,10 @@ func serve(what, addr string, most limits, handler http.Handler, log *slog.Logge
 			Handler: handler, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), MaxHeaderBytes: maxHeaderBytes,
 			ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		}
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+		l, err := listen(ctx, what, addr, log)
+		if ctx.Err() != nil {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("serving %s: %w", what, err)
 		}
@@ -82,6 +88,24 @@ func serve(what, addr string, most limits, handler http.Handler, log *slog.Logge
 		}
 		return nil
 	})
+}
+
+// listen returns a listener. While the port is in use, it tries again: the ports of agents are among those that the kernel chooses for a node's
+// own connections (net.ipv4.ip_local_port_range), and traffic does not depend on them.
+func listen(ctx context.Context, what, addr string, log *slog.Logger) (l net.Listener, err error) {
+	for first := true; ; first = false {
+		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+		if first {
+			log.Warn("the port is in use: trying again until it is free", "port of", what, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(listenAgain):
+		}
+	}
 }
 
 // limits are the most connections at a time.

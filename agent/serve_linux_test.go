@@ -63,6 +63,33 @@ func serveBoth() error {
 	return <-done
 }
 
+// A connection of the node itself may have an agent's port. The agent does not end for this reason, and serves once the port is free.
+func TestPortInUse(t *testing.T) {
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	var logged nstest.Buffer
+	go func() {
+		ended <- serveMetrics(taken.Addr().String(), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logged, nil))).Start(ctx)
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(logged.String(), "the port is in use") }, 30*time.Second, 10*time.Millisecond)
+	require.Empty(t, ended)
+	require.NoError(t, taken.Close())
+	require.Eventually(t, func() bool {
+		r, err := http.Get("http://" + taken.Addr().String() + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	}, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, 1, strings.Count(logged.String(), "the port is in use"))
+	stop()
+	require.NoError(t, <-ended)
+}
+
 // Whoever reaches the port of the metrics costs an agent little memory, however many connections
 // they open and whatever they send, and does not make the kubelet believe that the agent is dead.
 func TestHostileConnections(t *testing.T) {
