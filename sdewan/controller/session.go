@@ -45,9 +45,9 @@ type session struct {
 	begun    bool                   // something was sent
 	until    time.Time              // after which no change is begun but the first one; the zero Time if there is no limit
 	retryFor time.Duration          // bounds the time for what was refused before
-	tell     func(refused map[id]error)
-	news     map[id]bool // what was refused in this session, and not told yet
-	informed time.Time   // the time of the last inform, or the beginning
+	tell     func(map[id]error)     // see inform
+	news     map[id]bool            // what was refused in this session, and not told yet
+	informed time.Time              // when inform looked last, or the beginning
 }
 
 // mayBegin reports whether there is time for one more change.
@@ -195,47 +195,19 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 			}
 			continue
 		}
-		delete(s.refusals, key)
 		began := time.Now()
-		switch err = nil; o.verb {
-		case create:
-			s.before[key] = restclient.Item{}
-			_, err = s.api.Create(ctx, l, o.object)
-		case update:
-			s.before[key] = s.have[l].items[s.have[l].first[o.name]]
-			_, err = s.api.Update(ctx, l, o.object)
-		case move:
-			s.before[key] = restclient.Item{}
-			if err = s.api.Delete(ctx, l, o.name); err == nil {
-				_, err = s.api.Create(ctx, l, o.object)
-			}
-		case remove:
-			delete(s.answers, key)
-			err = s.api.Delete(ctx, l, o.name)
-		}
+		err = s.send(ctx, key, o)
 		refused, hung := restclient.ClassOf(err) == restclient.Rejected, restclient.TimedOut(err) && s.alive(ctx)
-		if hung || !refused && restclient.CodeOf(err) >= http.StatusInternalServerError { // it may have done a part: the next listing tells
+		if hung || !refused && restclient.CodeOf(err) >= http.StatusInternalServerError {
 			refused = true
-			if s.failures++; hung {
-				s.hangs++
-			}
-			switch {
-			case s.hangs == maxHangs:
-				s.stopped = fmt.Errorf("the CNF did not answer when it was sent %d objects, so no others were sent: the rest follows; changing %s/%s: %w", s.hangs, l, o.name, err)
-			case s.failures > maxFailures:
-				s.stopped = fmt.Errorf("the CNF has failed to store so many objects that no others were sent: the rest follows; changing %s/%s: %w", l, o.name, err)
-			}
-			s.doubts[key] = s.before[key]
-			if o.verb == remove {
-				s.doubts[key] = s.have[l].items[s.have[l].first[o.name]]
-			}
-			delete(s.before, key)
+			s.failed(key, o, err, hung)
 		}
 		if l.Service != "" && (err == nil || !refused || o.verb == move) { // the answer of a change may be lost
 			s.owed[l.Service] = true
 		}
 		switch {
 		case err == nil:
+			delete(s.refusals, key)
 			delete(s.doubts, key)
 			delete(s.news, key)
 			done++
@@ -257,6 +229,51 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		s.inform()
 	}
 	return done, nil
+}
+
+// send makes one change.
+func (s *session) send(ctx context.Context, key id, o op) (err error) {
+	l := key.collection
+	switch o.verb {
+	case create:
+		s.before[key] = restclient.Item{}
+		_, err = s.api.Create(ctx, l, o.object)
+	case update:
+		s.before[key] = s.have[l].items[s.have[l].first[o.name]]
+		_, err = s.api.Update(ctx, l, o.object)
+	case move:
+		s.before[key] = restclient.Item{}
+		if err = s.api.Delete(ctx, l, o.name); err == nil {
+			_, err = s.api.Create(ctx, l, o.object)
+		}
+	case remove:
+		delete(s.answers, key)
+		err = s.api.Delete(ctx, l, o.name)
+	}
+	return err
+}
+
+// failed records a change that the CNF has answered with 5xx, or not at all. It may have done a part: the next listing tells.
+func (s *session) failed(key id, o op, err error, hung bool) {
+	if s.failures++; hung {
+		s.hangs++
+	}
+	var why string
+	switch {
+	case s.hangs == maxHangs:
+		why = fmt.Sprintf("did not answer when it was sent %d objects, so no others were sent", s.hangs)
+	case s.failures > maxFailures:
+		why = "has failed to store so many objects that no others were sent"
+	}
+	if why != "" {
+		s.stopped = fmt.Errorf("the CNF %s: the rest follows; changing %s/%s: %w", why, key.collection, o.name, err)
+	}
+	s.doubts[key] = s.before[key]
+	if o.verb == remove {
+		have := s.have[key.collection]
+		s.doubts[key] = have.items[have.first[o.name]]
+	}
+	delete(s.before, key)
 }
 
 // alive reports whether the CNF answers at all.
