@@ -130,7 +130,7 @@ func TestHealedRefusalIsNotReported(t *testing.T) {
 			return false
 		}
 		time.Sleep(reportEvery + 100*time.Millisecond)
-		http.Error(wr, "it is full", 422)
+		http.Error(wr, "it is full", http.StatusUnprocessableEntity)
 		refused.Add(1)
 		return true
 	})

@@ -25,7 +25,7 @@ func TestRefusedIsSentOnce(t *testing.T) {
 		if sent[name]++; sent[name] > refuse[name] {
 			return false
 		}
-		http.Error(w, "no", 422)
+		http.Error(w, "no", http.StatusUnprocessableEntity)
 		return true
 	})
 	b.Put(rest.Policies, policy("old"))
@@ -54,7 +54,7 @@ func TestRefusalIsToldWhenFinal(t *testing.T) {
 		if name != "bad" && (name != "p" || !full.Load() && !slices.Contains(b.Names(rest.Policies), "old")) {
 			return false
 		}
-		http.Error(w, "no", 422)
+		http.Error(w, "no", http.StatusUnprocessableEntity)
 		return true
 	})
 	var told []id
