@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"subctl/dataplane"
 	"subctl/sdewan/rest"
 )
 
@@ -119,8 +120,8 @@ func best(all []member) (out []member) {
 	return out
 }
 
-// spread adds to a chain the choice between members. Connections are counted, so that the shares are exact. Without a member, connections are
-// refused, as by mwan3's last resort.
+// spread adds to a chain the choice between members. A connection that has one of them keeps it. The others are counted, so that the shares are exact.
+// Without a member, connections are refused, as by mwan3's last resort.
 func (p *plan) spread(chain, note string, members []member, use string) {
 	switch len(members) {
 	case 0:
@@ -132,10 +133,12 @@ func (p *plan) spread(chain, note string, members []member, use string) {
 	}
 	sum := 0
 	var weights []int
+	var slots, keep []string
 	for _, m := range members {
 		weights, sum = append(weights, m.weight), sum+m.weight
+		keep = append(keep, fmt.Sprintf("%#04x : goto %s%d", m.mark(), use, m.number))
 	}
-	var slots []string
+	p.table.add(chain, note, byConnection(dataplane.UplinkMask, keep))
 	if sum <= smoothSlots {
 		for slot, i := range alternate(weights) {
 			slots = append(slots, fmt.Sprintf("%d : goto %s%d", slot, use, members[i].number))

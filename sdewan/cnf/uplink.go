@@ -25,8 +25,8 @@ import (
 //
 // A connection that has had no reply since an uplink was chosen for it has a bit for this in its mark (dataplane.UplinkUnanswered), which the first reply
 // removes. When there may be a better uplink, package agent sets another bit (dataplane.UplinkAnew), by which the next packet chooses again. Otherwise
-// retries would keep the connection where nobody answers. Not every packet without an answer chooses: those of a stream that nobody answers
-// would be spread over uplinks.
+// retries would keep the connection where nobody answers. It keeps its uplink if the policy could choose this one again. Not every packet without an
+// answer chooses: those of a stream that nobody answers would be spread over uplinks.
 //
 // The value of a rule is a constant: only since Linux 6.13 can nftables combine the bits of two marks. So there are chains for
 // each uplink.
@@ -186,12 +186,14 @@ func setPacket(mark uint32) string {
 	return fmt.Sprintf("meta mark set meta mark & %#x | %#04x", otherMarks, mark)
 }
 
+// byConnection returns the statement that looks up a verdict by bits of the connection mark.
+func byConnection(mask uint32, verdicts []string) string {
+	return fmt.Sprintf("ct mark & %#x vmap { %s }", mask, strings.Join(verdicts, ", "))
+}
+
 // steer plans the chains that every packet passes. For a packet of a connection that has an uplink and a reply, or needs no uplink, one look at the
 // connection mark is all: throughput depends on it.
 func (p *plan) steer(ups []uplink) {
-	byConnection := func(mask uint32, verdicts []string) string {
-		return fmt.Sprintf("ct mark & %#x vmap { %s }", mask, strings.Join(verdicts, ", "))
-	}
 	const all = dataplane.UplinkMask | dataplane.UplinkUnanswered | dataplane.UplinkAnew
 	setConnection := func(mark uint32) string { return fmt.Sprintf("ct mark set ct mark & %#x | %#04x", ^uint32(all), mark) }
 	p.table.add("uplink_prerouting", "", "meta nfproto ipv4 jump uplink")

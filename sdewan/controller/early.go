@@ -2,18 +2,16 @@ package controller
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"subctl/sdewan"
-	"subctl/sdewan/rest"
-	restclient "subctl/sdewan/rest/client"
 )
 
-// A sync of a CNF that answers slowly takes minutes. What the CNF has refused is in the statuses of rules before that: this often.
+// A sync of a CNF that answers slowly takes minutes. What the CNF has refused, and will not accept in this sync, is in the statuses of rules before that:
+// this often.
 const reportEvery = time.Second
 
 // early reports on rules during a sync.
@@ -55,45 +53,4 @@ func (e *early) refused(ctx context.Context, pod string, a aim, refused map[id]e
 	for _, x := range rules {
 		e.rules[e.index[x.GetUID()]] = x
 	}
-}
-
-// watched is a CNF whose refusals are reported while it is synced.
-type watched struct {
-	api
-	report  func(refused map[id]error)
-	pending map[id]error
-	last    time.Time // of the last report, or the beginning
-}
-
-func watch(c api, report func(map[id]error)) *watched {
-	return &watched{c, report, map[id]error{}, time.Now()}
-}
-
-// note takes the answer to a change.
-func (w *watched) note(l *rest.Collection, name string, err error) {
-	if restclient.ClassOf(err) == restclient.Rejected || restclient.CodeOf(err) >= http.StatusInternalServerError {
-		w.pending[id{l, name}] = err
-	}
-	if len(w.pending) > 0 && time.Since(w.last) >= reportEvery {
-		w.report(w.pending)
-		w.pending, w.last = map[id]error{}, time.Now()
-	}
-}
-
-func (w *watched) Create(ctx context.Context, l *rest.Collection, o rest.Object) (restclient.Item, error) {
-	item, err := w.api.Create(ctx, l, o)
-	w.note(l, o.GetName(), err)
-	return item, err
-}
-
-func (w *watched) Update(ctx context.Context, l *rest.Collection, o rest.Object) (restclient.Item, error) {
-	item, err := w.api.Update(ctx, l, o)
-	w.note(l, o.GetName(), err)
-	return item, err
-}
-
-func (w *watched) Delete(ctx context.Context, l *rest.Collection, name string) error {
-	err := w.api.Delete(ctx, l, name)
-	w.note(l, name, err)
-	return err
 }

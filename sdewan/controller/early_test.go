@@ -1,10 +1,8 @@
 package controller
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,7 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan/rest"
@@ -62,11 +62,7 @@ func TestHostileManySlowRefusals(t *testing.T) {
 			w := newWorld(t)
 			pod := w.cnf("cnf-1", 1)[0]
 			pod.Answer(func(wr http.ResponseWriter, r *http.Request) bool {
-				var o struct{ Name string }
-				body, _ := io.ReadAll(r.Body)
-				r.Body = io.NopCloser(bytes.NewReader(body))
-				_ = json.Unmarshal(body, &o)
-				if r.Method == http.MethodGet || !strings.HasPrefix(o.Name, "bad") {
+				if !strings.HasPrefix(about(r), "bad") {
 					return false
 				}
 				time.Sleep(300 * time.Millisecond)
@@ -121,4 +117,69 @@ func TestHostileManySlowRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The status of a rule that a CNF refuses at first, and accepts in the same sync, never says so, nor does an Event.
+func TestHealedRefusalIsNotReported(t *testing.T) {
+	w := newWorld(t)
+	pod := w.cnf("cnf-1", 1)[0]
+	pod.Put(rest.Policies, policy("old"))
+	var refused atomic.Int64
+	pod.Answer(func(wr http.ResponseWriter, r *http.Request) bool {
+		if about(r) != "p" || !slices.Contains(pod.Names(rest.Policies), "old") {
+			return false
+		}
+		time.Sleep(reportEvery + 100*time.Millisecond)
+		http.Error(wr, "it is full", http.StatusUnprocessableEntity)
+		refused.Add(1)
+		return true
+	})
+	p := w.policy("cnf-1", "p")
+	w.create(p)
+	w.run()
+	for !p.Status.InSync {
+		require.NoError(t, w.get(p))
+		require.False(t, slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == Rejected }))
+		time.Sleep(5 * time.Millisecond)
+	}
+	require.NotZero(t, refused.Load())
+	w.never(time.Second, func() error {
+		var list corev1.EventList
+		if err := w.client.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Reason == Rejected {
+				return errors.New(e.Message)
+			}
+		}
+		return nil
+	})
+}
+
+// A rule about which its CNF does not answer has a status that says so, and is the only one that is not in sync.
+func TestHangingObjectIsReported(t *testing.T) {
+	w := newWorld(t)
+	pod := w.cnf("cnf-1", 1)[0]
+	pod.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		if about(r) != "bad" {
+			return false
+		}
+		<-r.Context().Done()
+		return true
+	})
+	bad, good := w.policy("cnf-1", "bad"), w.policy("cnf-1", "good")
+	w.create(bad)
+	w.create(good)
+	w.runWith(Options{Timeout: time.Second, RetryFrom: 20 * time.Millisecond, RetryUntil: 20 * time.Millisecond})
+	require.Contains(t, w.waits(bad, Rejected), "pod "+pod.name+": the CNF does not answer: it took too long")
+	w.inSync(good)
+	w.never(5*time.Second, func() error {
+		if err := w.get(good); err != nil || !good.Status.InSync {
+			return fmt.Errorf("%v %+v", err, good.Status)
+		}
+		return nil
+	})
+	pod.Fail(nil)
+	w.inSync(bad)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"subctl/sdewan/rest"
+	restclient "subctl/sdewan/rest/client"
 )
 
 // memory is the controller's record of a pod, kept as long as the pod's containers run. All of it can be lost: see owes.
@@ -24,6 +25,9 @@ type memory struct {
 	// refused.
 	accepted, tries int
 	changes         map[change]int
+	// doubts are what the CNF refused or failed to change, as it was before; the zero Item for what it failed to create. OpenWrt may have deleted it, and
+	// a CNF that did not answer may change it later.
+	doubts map[id]restclient.Item
 }
 
 // id names an object on a CNF.
@@ -42,7 +46,7 @@ type change struct {
 type answer struct{ sent, got [sha256.Size]byte }
 
 func newMemory() *memory {
-	return &memory{owed: map[string]bool{}, answers: map[id]answer{}, refusals: map[id]refusal{}, changes: map[change]int{}}
+	return &memory{owed: map[string]bool{}, answers: map[id]answer{}, refusals: map[id]refusal{}, changes: map[change]int{}, doubts: map[id]restclient.Item{}}
 }
 
 // owesAny reports whether a service must be restarted.

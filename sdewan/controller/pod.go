@@ -44,10 +44,10 @@ type synced struct {
 // the services whose objects have changed. What the pod has refused in earlier syncs is tried after that, unless something has changed that may have been
 // the reason. If the context has a deadline, the last quarter of the time is for restarts: what is left then is unsent. Sync returns an error if the pod
 // did not answer; the next sync finds out how far this one got. Owes reports whether a service may have to be restarted, for a pod that this controller has
-// not seen before: another one may have changed objects, and ended before the restart.
-func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(service string) bool) (synced, error) {
+// not seen before: another one may have changed objects, and ended before the restart. Tell is given what the CNF has refused for good while the sync goes on.
+func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(service string) bool, tell func(refused map[id]error)) (synced, error) {
 	s := &session{
-		memory: m, api: c, before: map[id]restclient.Item{}, doubts: map[id]restclient.Item{}, stale: desires, start: m.tries,
+		memory: m, api: c, desires: desires, before: map[id]restclient.Item{}, stale: desires, start: m.tries, tell: tell, news: map[id]bool{}, informed: time.Now(),
 		synced: synced{have: map[*rest.Collection]listing{}, written: map[id]bool{}, restarts: map[string]error{}, waiting: map[string]bool{}},
 	}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -61,11 +61,11 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 			}
 		}
 	}
-	if err := s.settle(ctx, desires); err != nil {
+	if err := s.settle(ctx); err != nil {
 		return s.synced, err
 	}
-	if s.postponed(func(key id, r refusal) bool { return s.again(key.collection, r.verb, r) }) {
-		if err := s.settle(ctx, desires); err != nil {
+	if s.postponed(func(key id, r refusal) bool { return s.again(key.collection, r) }) {
+		if err := s.settle(ctx); err != nil {
 			return s.synced, err
 		}
 	}
@@ -74,18 +74,18 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 			return s.synced, err
 		}
 	}
-	s.restart(ctx, desires)
+	s.restart(ctx)
 	if s.postponed(func(id, refusal) bool { return true }) {
-		if err := s.settle(ctx, desires); err != nil {
+		if err := s.settle(ctx); err != nil {
 			return s.synced, err
 		}
-		s.restart(ctx, desires)
+		s.restart(ctx)
 	}
 	return s.synced, s.look(ctx)
 }
 
 // restart restarts the services whose objects have changed, once all changes of them were sent: until then their order may be wrong.
-func (s *session) restart(ctx context.Context, desires []desire) {
+func (s *session) restart(ctx context.Context) {
 	clear(s.waiting)
 	for _, service := range rest.ServiceNames {
 		if !s.owed[service] || s.restarts[service] != nil {
@@ -100,7 +100,7 @@ func (s *session) restart(ctx context.Context, desires []desire) {
 			continue
 		}
 		var objects []rest.Object
-		for _, d := range desires {
+		for _, d := range s.desires {
 			if d.collection.Service == service {
 				for _, w := range d.objects {
 					objects = append(objects, w.object)

@@ -48,7 +48,7 @@ const (
 	// NameTaken: an older rule stands for the object with this name.
 	NameTaken = "NameTaken"
 	// Rejected: a pod does not accept the object, because an object that it refers to is missing, or its limits are exceeded, or it fails to
-	// store the object (5xx).
+	// store the object (5xx), or does not answer about it.
 	Rejected = "Rejected"
 	// RestartFailed: a pod has the object, and its service did not restart with it.
 	RestartFailed = "RestartFailed"

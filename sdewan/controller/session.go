@@ -26,21 +26,28 @@ const maxFailures = 8
 // maxHeld bounds the objects of a pod that are in memory, in bytes: 10,000 rules take 5 MiB.
 const maxHeld = 16 << 20
 
+// maxHangs is the number of objects after which nothing further is sent in a sync because the pod has not answered when it was sent them: each takes the
+// whole timeout of a request.
+const maxHangs = 2
+
 // session is one sync.
 type session struct {
 	*memory
-	api api
+	api     api
+	desires []desire
 	synced
 	before   map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
 	stale    []desire               // collections to be read before they are compared
-	failures int                    // answers of 5xx in this round
+	failures int                    // answers of 5xx in this round, and missing ones
+	hangs    int                    // missing answers
 	start    int                    // memory.tries at the beginning
 	retry    map[id]bool            // what was refused in earlier sessions, and is to be tried now
 	begun    bool                   // something was sent
 	until    time.Time              // after which no change is begun but the first one; the zero Time if there is no limit
 	retryFor time.Duration          // bounds the time for what was refused before
-	// doubts are what the CNF refused or failed to change, as it was before; the zero Item for what it failed to create. OpenWrt may have deleted it.
-	doubts map[id]restclient.Item
+	tell     func(map[id]error)     // see inform
+	news     map[id]bool            // what was refused in this session, and not told yet
+	informed time.Time              // when inform looked last, or the beginning
 }
 
 // mayBegin reports whether there is time for one more change.
@@ -55,7 +62,7 @@ func (s *session) mayBegin() bool {
 var errSlow = errors.New("the CNF answers so slowly that there was no time to send it everything: the rest follows")
 
 // settle repeats rounds until one has nothing to do, or can do nothing.
-func (s *session) settle(ctx context.Context, desires []desire) error {
+func (s *session) settle(ctx context.Context) error {
 	for range maxRounds {
 		for _, d := range s.stale {
 			if err := s.list(ctx, d); err != nil {
@@ -65,7 +72,7 @@ func (s *session) settle(ctx context.Context, desires []desire) error {
 		s.refused, s.unsent, s.failures = map[id]error{}, map[id]bool{}, 0
 		var touched []desire
 		done := 0
-		for _, d := range desires {
+		for _, d := range s.desires {
 			ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
 			n, err := s.carryOut(ctx, d, ops)
 			if err == nil && n == 0 {
@@ -80,7 +87,7 @@ func (s *session) settle(ctx context.Context, desires []desire) error {
 				touched = append(touched, d)
 			}
 		}
-		for _, d := range slices.Backward(desires) {
+		for _, d := range slices.Backward(s.desires) {
 			ops := leftovers(d, s.have[d.collection])
 			n, err := s.carryOut(ctx, d, ops)
 			if err != nil {
@@ -95,7 +102,7 @@ func (s *session) settle(ctx context.Context, desires []desire) error {
 			return s.resolve(ctx, touched)
 		}
 	}
-	s.differ(desires)
+	s.differ()
 	return nil
 }
 
@@ -113,8 +120,8 @@ func (s *session) resolve(ctx context.Context, touched []desire) error {
 }
 
 // differ refuses what still differs: the CNF does not hold what it has accepted.
-func (s *session) differ(desires []desire) {
-	for _, d := range desires {
+func (s *session) differ() {
+	for _, d := range s.desires {
 		ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
 		for _, o := range slices.Concat(ops, s.moves(d), leftovers(d, s.have[d.collection])) {
 			if key := (id{d.collection, o.name}); s.refused[key] == nil && !s.unsent[key] {
@@ -160,17 +167,20 @@ func (s *session) list(ctx context.Context, d desire) error {
 		if key.collection != d.collection {
 			continue
 		}
-		delete(s.doubts, key)
-		existed := before.Name != ""
-		if at, ok := have.first[key.name]; d.collection.Service != "" && (ok != existed || ok && !have.items[at].Same(before)) {
+		at, ok := have.first[key.name]
+		changed := ok != (before.Name != "") || ok && !have.items[at].Same(before)
+		if changed && d.collection.Service != "" {
 			s.owed[d.collection.Service] = true
+		}
+		if changed || !s.refusals[key].hung { // the CNF may still be at it
+			delete(s.doubts, key)
 		}
 	}
 	return nil
 }
 
-// carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses, or
-// answers with 5xx, does not stop the others. What it has refused before waits for them: see postponed.
+// carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses,
+// answers with 5xx, or does not answer at all, does not stop the others. What it has refused before waits for them: see postponed.
 func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, err error) {
 	l := d.collection
 	for _, o := range ops {
@@ -185,41 +195,21 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 			}
 			continue
 		}
-		delete(s.refusals, key)
 		began := time.Now()
-		switch err = nil; o.verb {
-		case create:
-			s.before[key] = restclient.Item{}
-			_, err = s.api.Create(ctx, l, o.object)
-		case update:
-			s.before[key] = s.have[l].items[s.have[l].first[o.name]]
-			_, err = s.api.Update(ctx, l, o.object)
-		case move:
-			s.before[key] = restclient.Item{}
-			if err = s.api.Delete(ctx, l, o.name); err == nil {
-				_, err = s.api.Create(ctx, l, o.object)
-			}
-		case remove:
-			delete(s.answers, key)
-			err = s.api.Delete(ctx, l, o.name)
-		}
-		refused, failed := restclient.ClassOf(err) == restclient.Rejected, restclient.CodeOf(err) >= http.StatusInternalServerError
-		if failed && !refused { // it may have done a part: the next listing tells
+		err = s.send(ctx, key, o)
+		refused, hung := restclient.ClassOf(err) == restclient.Rejected, restclient.TimedOut(err) && s.alive(ctx)
+		if hung || !refused && restclient.CodeOf(err) >= http.StatusInternalServerError {
 			refused = true
-			if s.failures++; s.failures > maxFailures {
-				s.stopped = fmt.Errorf("the CNF has failed to store so many objects that no others were sent: the rest follows; changing %s/%s: %w", l, o.name, err)
-			}
-			s.doubts[key] = s.before[key]
-			if o.verb == remove {
-				s.doubts[key] = s.have[l].items[s.have[l].first[o.name]]
-			}
-			delete(s.before, key)
+			s.failed(key, o, err, hung)
 		}
 		if l.Service != "" && (err == nil || !refused || o.verb == move) { // the answer of a change may be lost
 			s.owed[l.Service] = true
 		}
 		switch {
 		case err == nil:
+			delete(s.refusals, key)
+			delete(s.doubts, key)
+			delete(s.news, key)
 			done++
 			s.accepted++
 			s.changes[change{l, o.verb == remove}] = s.accepted
@@ -228,15 +218,68 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 			}
 		case refused:
 			s.tries++
-			s.refused[key], s.refusals[key] = err, refusal{o.verb, digest(o.object), err, s.accepted, s.tries, time.Since(began)}
+			s.refused[key], s.refusals[key] = err, refusal{o.verb, digest(o.object), err, hung, s.accepted, s.tries, time.Since(began)}
+			s.news[key] = true
 			if before, ok := s.before[key]; ok && o.verb == update {
 				s.doubts[key] = before
 			}
 		default:
 			return done, fmt.Errorf("changing %s/%s: %w", l, o.name, err)
 		}
+		s.inform()
 	}
 	return done, nil
+}
+
+// send makes one change.
+func (s *session) send(ctx context.Context, key id, o op) (err error) {
+	l := key.collection
+	switch o.verb {
+	case create:
+		s.before[key] = restclient.Item{}
+		_, err = s.api.Create(ctx, l, o.object)
+	case update:
+		s.before[key] = s.have[l].items[s.have[l].first[o.name]]
+		_, err = s.api.Update(ctx, l, o.object)
+	case move:
+		s.before[key] = restclient.Item{}
+		if err = s.api.Delete(ctx, l, o.name); err == nil {
+			_, err = s.api.Create(ctx, l, o.object)
+		}
+	case remove:
+		delete(s.answers, key)
+		err = s.api.Delete(ctx, l, o.name)
+	}
+	return err
+}
+
+// failed records a change that the CNF has answered with 5xx, or not at all. It may have done a part: the next listing tells.
+func (s *session) failed(key id, o op, err error, hung bool) {
+	if s.failures++; hung {
+		s.hangs++
+	}
+	var why string
+	switch {
+	case s.hangs == maxHangs:
+		why = fmt.Sprintf("did not answer when it was sent %d objects, so no others were sent", s.hangs)
+	case s.failures > maxFailures:
+		why = "has failed to store so many objects that no others were sent"
+	}
+	if why != "" {
+		s.stopped = fmt.Errorf("the CNF %s: the rest follows; changing %s/%s: %w", why, key.collection, o.name, err)
+	}
+	s.doubts[key] = s.before[key]
+	if o.verb == remove {
+		have := s.have[key.collection]
+		s.doubts[key] = have.items[have.first[o.name]]
+	}
+	delete(s.before, key)
+}
+
+// alive reports whether the CNF answers at all.
+func (s *session) alive(ctx context.Context) bool {
+	_, err := s.api.Effect(ctx)
+	return err == nil
 }
 
 // holds reports whether a CNF that returned item holds an object.

@@ -1,11 +1,11 @@
 package controller
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"net/http"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,16 +18,14 @@ func TestRefusedIsSentOnce(t *testing.T) {
 	sent := map[string]int{}
 	refuse := map[string]int{"bad1": 9, "bad2": 9, "late": 1, "waits": 1} // how many times
 	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
-		var o struct{ Name string }
-		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		if r.Method == http.MethodGet || json.Unmarshal(body, &o) != nil || o.Name == "" {
+		name := about(r)
+		if name == "" || r.Method == http.MethodDelete {
 			return false
 		}
-		if sent[o.Name]++; sent[o.Name] > refuse[o.Name] {
+		if sent[name]++; sent[name] > refuse[name] {
 			return false
 		}
-		http.Error(w, "no", 422)
+		http.Error(w, "no", http.StatusUnprocessableEntity)
 		return true
 	})
 	b.Put(rest.Policies, policy("old"))
@@ -42,4 +40,118 @@ func TestRefusedIsSentOnce(t *testing.T) {
 	s = b.sync(want(policy("late"), policy("p"), mwan3("bad1", "p", "1"), mwan3("waits", "late", "1"), mwan3("a", "p", "1"), mwan3("b", "p", "1"), &rest.Zone{Name: "bad2", Network: []string{"net1"}}))
 	require.Len(t, s.refused, 2)
 	require.Equal(t, map[string]int{"bad1": 1, "b": 1, "bad2": 1}, sent)
+}
+
+// What a CNF refuses first, and accepts later in the same sync, is told nobody, however slowly it answers; what stays refused is.
+func TestRefusalIsToldWhenFinal(t *testing.T) {
+	b := newBox(t)
+	var slow, full atomic.Bool
+	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		name := about(r)
+		if slow.Load() && name != "" {
+			time.Sleep(reportEvery + 100*time.Millisecond)
+		}
+		if name != "bad" && (name != "p" || !full.Load() && !slices.Contains(b.Names(rest.Policies), "old")) {
+			return false
+		}
+		http.Error(w, "no", http.StatusUnprocessableEntity)
+		return true
+	})
+	var told []id
+	sync := func(objects ...rest.Object) synced {
+		told = nil
+		s, err := b.memory.sync(t.Context(), b.client, want(objects...), func(string) bool { return false }, func(refused map[id]error) {
+			for key := range refused {
+				told = append(told, key)
+			}
+		})
+		require.NoError(t, err)
+		return s
+	}
+	slow.Store(true)
+	b.Put(rest.Policies, policy("old"))
+	s := sync(policy("p"), &rest.Zone{Name: "bad", Network: []string{"net1"}})
+	require.Equal(t, []id{{rest.Zones, "bad"}}, told, "old is removed, and then p is accepted")
+	require.Len(t, s.refused, 1)
+
+	slow.Store(false)
+	require.Empty(t, sync().refused)
+	full.Store(true)
+	require.Len(t, sync(policy("p")).refused, 1)
+	full.Store(false)
+	slow.Store(true)
+	s = sync(policy("p"), mwan3("a", "p", "1"))
+	require.Empty(t, told, "p is tried last, and then its rule is accepted")
+	require.Empty(t, s.refused)
+}
+
+// An object about which the CNF does not answer does not stop the others, and is tried last from then on. When the CNF has changed it after all, its service is
+// restarted.
+func TestHostileHangingObject(t *testing.T) {
+	b := newBoxWithin(t, 500*time.Millisecond)
+	var sent []string
+	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		name := about(r)
+		if name != "" {
+			sent = append(sent, name)
+		}
+		if name != "bad" {
+			return false
+		}
+		<-r.Context().Done()
+		return true
+	})
+	s := b.sync(want(policy("bad"), policy("a"), mwan3("r", "a", "1"), &rest.Zone{Name: "z", Network: []string{"net1"}}))
+	require.Len(t, s.refused, 1)
+	require.ErrorContains(t, s.refused[id{rest.Policies, "bad"}], "the CNF does not answer: it took too long")
+	require.Empty(t, s.unsent)
+	require.Equal(t, []string{"a"}, b.EffectiveNames(rest.Policies))
+	require.Equal(t, []string{"r"}, b.EffectiveNames(rest.Rules))
+	require.Equal(t, []string{"z"}, b.EffectiveNames(rest.Zones))
+	sent = nil
+	b.Writes()
+	all := want(policy("bad"), policy("a"), mwan3("r", "a", "1"), &rest.Zone{Name: "z2", Network: []string{"net1"}})
+	require.Len(t, b.sync(all).refused, 1)
+	require.Equal(t, []string{"z2", "z", "bad"}, sent)
+	require.NotContains(t, b.Writes(), "restart mwan3", "nothing has changed")
+	b.Put(rest.Policies, policy("bad"))
+	require.Empty(t, b.sync(all).refused)
+	require.Equal(t, []string{"restart mwan3"}, b.Writes())
+	b.sync(all)
+	require.Empty(t, b.Writes())
+}
+
+// A CNF that answers about no object ends a sync soon. So does one that answers nothing any more: that is no reason to try an object last.
+func TestHostileHangingCNF(t *testing.T) {
+	b := newBoxWithin(t, 500*time.Millisecond)
+	hung, dead := 0, false
+	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		if about(r) == "" && (!dead || hung == 0 || r.URL.Path == rest.Base) {
+			return false
+		}
+		hung++
+		<-r.Context().Done()
+		return true
+	})
+	all := want(policy("a"), policy("b"), policy("c"), policy("d"), &rest.Zone{Name: "z", Network: []string{"net1"}})
+	s := b.sync(all)
+	require.Len(t, s.refused, 2)
+	require.Len(t, s.unsent, 3)
+	require.ErrorContains(t, s.stopped, "the CNF did not answer when it was sent 2 objects")
+	require.Equal(t, maxHangs, hung)
+	s = b.sync(all)
+	require.Len(t, s.refused, 4, "two others")
+	require.Equal(t, map[id]bool{{rest.Zones, "z"}: true}, s.unsent)
+
+	hung, dead = 0, true
+	_, err := b.memory.sync(t.Context(), b.client, all[:2], func(string) bool { return false }, untold)
+	require.ErrorContains(t, err, "the CNF does not answer: it took too long")
+	require.Len(t, b.memory.refusals, 4, "they are tried last again")
+
+	b.memory = newMemory()
+	hung = 0
+	_, err = b.memory.sync(t.Context(), b.client, all, func(string) bool { return false }, untold)
+	require.ErrorContains(t, err, "changing mwan3/policies/a: the CNF does not answer: it took too long")
+	require.Equal(t, 2, hung)
+	require.Empty(t, b.memory.refusals)
 }

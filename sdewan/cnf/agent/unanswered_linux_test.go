@@ -4,6 +4,8 @@ package agent
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -103,17 +105,99 @@ func TestTrafficOneWay(t *testing.T) {
 		require.NoError(t, err, out)
 		return n
 	}
-	s.far.Do(func() {
-		c, err := net.ListenPacket("udp4", "192.0.2.1:514")
-		require.NoError(t, err)
-		t.Cleanup(func() { c.Close() })
-	})
+	silent(t, s.far, "192.0.2.1:514")
 	stream := datagrams(t, s.lan, "192.0.2.1:514")
 	for range 10 {
 		stream.send()
 	}
 	s.until("all arrive", func() bool { return counted(s.isp1)+counted(s.isp2) == 10 })
 	require.True(t, counted(s.isp1) == 0 || counted(s.isp2) == 0, "%d and %d", counted(s.isp1), counted(s.isp2))
+}
+
+// Datagrams that nobody answers keep an uplink that their policy could choose again, whatever changes, and leave one that it could not.
+func TestTrafficUnansweredKeeps(t *testing.T) {
+	s := newSite(t)
+	c := balance("1", "1", "1", "1")
+	s.apply(c)
+	for _, isp := range []*nstest.NS{s.isp1, s.isp2} {
+		isp.Run("nft -f - <<'END'\ntable ip seen { set ports { type inet_service; size 100; flags dynamic; }; chain f { type filter hook forward priority 0; udp dport 514 add @ports { udp sport }; }; }\nEND")
+	}
+	silent(t, s.far, "192.0.2.1:514")
+	var streams []*flow
+	for range 16 {
+		streams = append(streams, datagrams(t, s.lan, "192.0.2.1:514"))
+	}
+	// through returns the ports from which datagrams have passed a provider since the last call, and send sends one of each stream.
+	through := func(isp *nstest.NS) map[string]bool {
+		out := map[string]bool{}
+		if _, list, any := strings.Cut(isp.Run("nft list set ip seen ports"), "elements = {"); any {
+			list, _, _ = strings.Cut(list, "}")
+			for port := range strings.SplitSeq(list, ",") {
+				out[strings.TrimSpace(port)] = true
+			}
+		}
+		isp.Run("nft flush set ip seen ports")
+		return out
+	}
+	send := func() (one, two map[string]bool) {
+		for _, i := range rand.Perm(len(streams)) {
+			streams[i].send()
+		}
+		s.until("all arrive", func() bool {
+			one, two = merged(one, through(s.isp1)), merged(two, through(s.isp2))
+			return len(one)+len(two) >= len(streams)
+		})
+		return one, two
+	}
+	one, two := send()
+	require.Len(t, one, 8)
+	stay := func(what string) {
+		t.Helper()
+		nowOne, nowTwo := send()
+		require.Equal(t, one, nowOne, what)
+		require.Equal(t, two, nowTwo, what)
+	}
+	c.Policies = append(c.Policies, rest.Policy{Name: "only2", Members: []rest.Member{{Interface: "net2"}}})
+	s.apply(c)
+	stay("another policy")
+	c.Rules = append([]rest.Rule{{Name: "other", Policy: "only2", DestIP: "192.0.2.9"}}, c.Rules...)
+	s.apply(c)
+	stay("a rule about others")
+	c.Policies[0].Members[1].Weight = "5"
+	s.apply(c)
+	stay("other shares")
+	c.Rules = append([]rest.Rule{{Name: "log", Policy: "only2", Proto: "udp", DestPort: "514"}}, c.Rules...)
+	s.apply(c)
+	one, two = send()
+	require.Empty(t, one, "a rule that is about them")
+	require.Len(t, two, len(streams))
+	c.Rules = c.Rules[1:]
+	s.apply(c)
+	stay("a policy with this uplink")
+	c.Policies[0].Members[1].Metric = "2"
+	s.apply(c)
+	one, two = send()
+	require.Len(t, one, len(streams), "the other uplink is better")
+	require.Empty(t, two)
+}
+
+// silent receives datagrams, and answers none.
+func silent(t *testing.T, ns *nstest.NS, at string) {
+	t.Helper()
+	var c net.PacketConn
+	var err error
+	ns.Do(func() { c, err = net.ListenPacket("udp4", at) })
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+}
+
+// merged adds the elements of a set to another one.
+func merged(to, from map[string]bool) map[string]bool {
+	if to == nil {
+		to = map[string]bool{}
+	}
+	maps.Copy(to, from)
+	return to
 }
 
 func masquerade(c *rest.Config) {

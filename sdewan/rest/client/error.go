@@ -74,10 +74,15 @@ func CodeOf(err error) int {
 	return 0
 }
 
+var errTooLong = errors.New("it took too long")
+
+// TimedOut reports whether a call has failed because the CNF did not answer in time.
+func TimedOut(err error) bool { return errors.Is(err, errTooLong) }
+
 // failed returns the error for a call without a response.
 func failed(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Error{Err: errors.New("it took too long")}
+		return &Error{Err: errTooLong}
 	}
 	var certificate *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
