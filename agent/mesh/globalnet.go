@@ -138,6 +138,7 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 			Message: fmt.Sprintf("the value of annotation %s is not %q, so the annotation has no effect: correct the value, or remove the annotation", submarinerv1.OwnGlobalIPAnnotation, submarinerv1.OwnGlobalIP),
 		}})
 	}
+	r.Warn = append(r.Warn, a.waitingPods()...)
 	if o.failure() != nil {
 		return r // what has not been recorded is not given to anybody
 	}
