@@ -60,8 +60,8 @@ E2E_CNI := flannel-vxlan/iptables flannel-host-gw/nftables
 e2e-cni: build lab image ## tests in the lab, with flannel (root)
 	SUBCTL_BENCH= E2E_CNI='$(E2E_CNI)' SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 10m -tags e2e -run CNI -v ./scripts/e2e
 
-# "wide" takes four clusters and a quarter of an hour, and more inotify instances than most machines allow:
-# sysctl fs.inotify.max_user_instances=512
+# "churn" runs only the step in which pods and Services come and go. "wide" takes four clusters and a quarter of an hour, and more inotify instances than
+# most machines allow: sysctl fs.inotify.max_user_instances=512
 E2E_GLOBALNET := 1
 e2e-globalnet: build lab image ## tests in the lab, with clusters that use the same networks (root)
 	E2E_GLOBALNET=$(E2E_GLOBALNET) SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 30m -tags e2e -run '^TestM1Globalnet$$' -v ./scripts/e2e

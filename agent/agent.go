@@ -86,7 +86,9 @@ type agent struct {
 	memory     *mesh.Memory                 // nil until recall has read it
 	fault      alarm.Alarm                  // what keeps the loop from its work
 	warned     map[string][sha256.Size]byte // digests of the messages of the conditions that are False, as they were logged
-	updated    updates
+	updated    updates                      // whose statuses were updated
+	deleted    updates
+	noted      notes
 	targets    map[string]dataplane.Target
 	done       atomic.Int64 // when the last loop ended, Unix nanoseconds
 	synced     atomic.Bool  // whether the node held the plan, except single cables
@@ -122,19 +124,20 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		a.fault.Report(a.Log, slog.LevelError, failed, err)
 		return reconcile.Result{}, err
 	}
-	fault, more := p.fault, false
+	fault, again := p.fault, a.Role.Resync
 	if !errors.Is(p.mistake, mesh.ErrNotJoined) {
 		report := a.Role.Report(p.snap, p.plan, p.out)
-		fault, more = errors.Join(fault, a.report(ctx, p.snap, report, p.out)), report.More
+		soon, err := a.report(ctx, p.snap, report, p.out)
+		fault = errors.Join(fault, err)
+		if soon > 0 {
+			again = min(again, soon)
+		}
 	}
 	a.logFault(p.mistake, fault, p.out)
 	if fault != nil {
 		return reconcile.Result{}, fault
 	}
-	if more {
-		return reconcile.Result{RequeueAfter: loopPause}, nil
-	}
-	return reconcile.Result{RequeueAfter: a.Role.Resync}, nil
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // passed is the result of one pass of the loop.

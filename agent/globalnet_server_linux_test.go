@@ -155,7 +155,7 @@ func TestGlobalnetAgent(t *testing.T) {
 }
 
 // An object that waits for an address has a condition and one Event that says so, on a real API server, with the rights of the agent. A user finds it with kubectl
-// describe, at the ServiceExport, too.
+// describe, at the ServiceExport or the pod, too.
 func TestEventsOfAFullNetwork(t *testing.T) {
 	admin, config := globalnetServerOf(t, "242.7.0.0/28")
 	runGlobalnetAgent(t, config)
@@ -190,8 +190,14 @@ func TestEventsOfAFullNetwork(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond)
 	service("web")
 	egress("more", 2)
+	own := &corev1.Pod{ObjectMeta: in("own"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
+	own.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
+	require.NoError(t, admin.Create(t.Context(), own))
+	own.Status.Phase, own.Status.PodIP, own.Status.PodIPs = corev1.PodRunning, "10.244.1.1", []corev1.PodIP{{IP: "10.244.1.1"}}
+	require.NoError(t, admin.Status().Update(t.Context(), own))
 	want := []string{
-		"GlobalEgressIP more Allocated IPPoolAllocationFailed", "GlobalIngressIP web Allocated IPPoolAllocationFailed", "ServiceExport web Ready IPPoolAllocationFailed",
+		"GlobalEgressIP more Allocated IPPoolAllocationFailed", "GlobalIngressIP pod-own Allocated IPPoolAllocationFailed", "GlobalIngressIP web Allocated IPPoolAllocationFailed",
+		"Pod own Allocated IPPoolAllocationFailed", "ServiceExport web Ready IPPoolAllocationFailed",
 	}
 	require.Eventually(t, func() bool { return len(events()) >= len(want) }, 30*time.Second, 50*time.Millisecond)
 	for i := range 5 { // more loops

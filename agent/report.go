@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,8 +22,9 @@ import (
 // node to look after.
 const reportTimeout = 5 * time.Second
 
-// report writes to the API server, and Events about what has become False.
-func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) error {
+// report writes to the API server, and Events about what has become False. It returns the time after which the loop has to run again, even if nothing
+// changes; 0 for never.
+func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	owner := kube.FieldOwner + "-" + a.Role.Name
@@ -47,16 +49,51 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		}
 		return nil
 	}))
-	err = errors.Join(err, a.each(r.Delete, func(o mesh.Object) error {
+	err = errors.Join(err, a.each(a.deleted.without(r.Delete), func(o mesh.Object) error {
 		if err := a.Client.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(o), err)
 		}
+		a.deleted.note(o.GetUID(), o.GetResourceVersion())
 		return nil
 	}))
-	err = errors.Join(err, a.each(r.Annotate, func(o mesh.Object) error { return a.annotate(ctx, o) }))
+	annotate := a.noted.without(r.Annotate)
+	err = errors.Join(err, a.each(annotate, func(o mesh.Object) error { return a.annotate(ctx, o) }))
 	a.told = a.warnOf(r.Warn)
 	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
-	return err
+	switch {
+	case r.More:
+		return loopPause, err
+	case len(annotate) < len(r.Annotate) && r.Again == 0:
+		return repeatAfter, err
+	}
+	return r.Again, err
+}
+
+// notes are the annotations that were written a moment ago, by kind and name of the object. The cache may not have them yet; if it still does not after
+// repeatAfter, somebody has changed them.
+type notes map[string]noted
+
+// noted are the annotations of an object, and when they were written.
+type noted struct {
+	annotations map[string]string
+	at          time.Time
+}
+
+const repeatAfter = time.Second
+
+// without returns the objects whose annotations were not written a moment ago, and notes that these are written now.
+func (n *notes) without(objs []mesh.Object) (out []mesh.Object) {
+	still := notes{}
+	for _, o := range objs {
+		key := kube.KindOf(o) + " " + client.ObjectKeyFromObject(o).String() + " " + string(o.GetUID())
+		last := (*n)[key]
+		if time.Since(last.at) >= repeatAfter || !maps.Equal(last.annotations, o.GetAnnotations()) {
+			out, last = append(out, o), noted{o.GetAnnotations(), time.Now()}
+		}
+		still[key] = last
+	}
+	*n = still
+	return out
 }
 
 // annotate sets the annotations of an object, and removes those that are empty. It patches the status subresource: the API server accepts annotations
@@ -83,14 +120,14 @@ func (a *agent) annotate(ctx context.Context, o mesh.Object) error {
 	return nil
 }
 
-// updates are the objects whose statuses were updated, and the versions that they had before. The cache may not yet have what was written a moment
-// ago: to write it again would be a conflict.
+// updates are the objects whose statuses were updated, or that were deleted, and the versions that they had before. The cache may not yet have what was written
+// a moment ago: to write it again would be a conflict.
 type updates struct {
 	mu       sync.Mutex
 	versions map[types.UID]updated
 }
 
-// updated is the version of an object before its status was updated, and when that was.
+// updated is the version of an object before it was written, and when that was.
 type updated struct {
 	version string
 	at      time.Time
@@ -111,7 +148,7 @@ func (u *updates) note(uid types.UID, version string) {
 	u.versions[uid] = updated{version, time.Now()}
 }
 
-// without returns the objects without those whose statuses were updated at the version that they still have.
+// without returns the objects without those that were written at the version that they still have.
 func (u *updates) without(objs []mesh.Object) []mesh.Object {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -191,3 +191,58 @@ func TestOwnAddressMisspelt(t *testing.T) {
 	}
 	require.Equal(t, []string{string(ns.UID), string(bad.UID)}, about)
 }
+
+// The conditions of an export do not say what lasts only a moment: that a Service has no address yet, or that it was deleted just before its export.
+func TestExportsComeAndGo(t *testing.T) {
+	web, export := shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web")
+	c := newGlobalCluster(t)
+	c.settle()
+	var written []string // reasons
+	loop := func() (again time.Duration) {
+		s := mesh.NewSnapshot("node", c.seen()...)
+		s.Now, s.Allocated, s.Lacking = c.now, c.memory.Memory, c.memory.Lacking
+		p, err := mesh.Globalnet().Plan(s)
+		require.NoError(t, err)
+		c.memory = p.Addresses
+		r := mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil))
+		c.write(r)
+		for _, o := range r.UpdateStatus {
+			if e, is := o.(*mcsv1alpha1.ServiceExport); is {
+				for _, cond := range e.Status.Conditions {
+					written = append(written, cond.Reason)
+				}
+			}
+		}
+		return r.Again
+	}
+
+	t.Log("the agent sees the export first, and the Service a moment later")
+	c.add(export)
+	require.Equal(t, time.Second, loop())
+	c.now = c.now.Add(300 * time.Millisecond)
+	require.Equal(t, 700*time.Millisecond, loop())
+	c.add(web)
+	require.NotZero(t, loop(), "it requests an address")
+	require.Zero(t, loop())
+	require.Zero(t, loop())
+	require.Equal(t, []string{"Valid", "Exported"}, written, "written once")
+
+	t.Log("the Service is deleted, and then the export")
+	written = nil
+	c.remove(web)
+	require.Equal(t, time.Second, loop())
+	require.NotContains(t, c.text(), "shop/web ClusterIPService", "the address is released at once")
+	c.remove(export)
+	require.Zero(t, loop())
+	require.Empty(t, written)
+
+	t.Log("an export without a Service says so after a second, once")
+	export.Status = mcsv1alpha1.ServiceExportStatus{}
+	c.add(export)
+	require.Equal(t, time.Second, loop())
+	c.now = c.now.Add(time.Second)
+	require.Zero(t, loop())
+	require.Equal(t, []string{"NoService", "Pending"}, written)
+	require.Zero(t, loop())
+	require.Len(t, written, 2)
+}

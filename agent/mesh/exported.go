@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -74,16 +75,41 @@ func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Con
 	return all, !reflect.DeepEqual(all, had)
 }
 
-// exportStatuses returns the ServiceExports whose conditions change. Valid reports whether the Service can be
+// settleTime is how long an export must lack something before its conditions say so. Whoever exports a Service gets its address within this time, and
+// whoever deletes a Service mostly deletes the ServiceExport next: to write the moment between would double the work of the API server, and users would
+// get an Event about it.
+const settleTime = time.Second
+
+// exportStatuses determines the ServiceExports whose conditions change. Valid reports whether the Service can be
 // exported, and Ready whether other clusters reach it.
-func (a *Addresses) exportStatuses(now time.Time) (out []draft) {
+func (a *Addresses) exportStatuses(s Snapshot) {
+	a.Lacking = map[types.UID]time.Time{}
 	for i := range a.wanted.exports {
 		e := &a.wanted.exports[i]
-		if _, changed := a.exportConditions(e, now); changed {
-			out = append(out, exportDraft{e, a})
+		all, changed := a.exportConditions(e, s.Now)
+		if !changed {
+			continue
 		}
+		if ready := meta.FindStatusCondition(all, string(mcsv1alpha1.ServiceExportConditionReady)); ready != nil && mayPass(ready.Reason) {
+			since, known := s.Lacking[e.object.uid]
+			if !known {
+				since = s.Now
+			}
+			a.Lacking[e.object.uid] = since
+			if left := settleTime - s.Now.Sub(since); left > 0 {
+				if a.again == 0 || left < a.again {
+					a.again = left
+				}
+				continue
+			}
+		}
+		a.exports = append(a.exports, exportDraft{e, a})
 	}
-	return out
+}
+
+// mayPass reports whether an export that is not ready for a reason may soon be ready, or gone.
+func mayPass(reason string) bool {
+	return reason == string(mcsv1alpha1.ServiceExportReasonPending) || reason == ReasonNoEndpoints
 }
 
 // addressesOf returns the addresses at which other clusters reach an exported Service.

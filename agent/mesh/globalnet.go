@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -42,8 +43,13 @@ type Addresses struct {
 	// Used are the allocated addresses by kind, for metrics.
 	Used map[string]int
 
+	// Lacking are the ServiceExports that lack a Service, endpoints or addresses and do not say so yet, and since when.
+	Lacking map[types.UID]time.Time
+
 	egress, ingress []allocated
 	wanted          wanted
+	exports         []draft       // ServiceExports whose conditions change
+	again           time.Duration // after which the first of Lacking is due; 0 for none
 }
 
 // planGlobalnet allocates the global addresses of the cluster. The kernel of the node holds nothing of it.
@@ -56,6 +62,7 @@ func planGlobalnet(s Snapshot) (Plan, error) {
 	a.egress, a.ingress = readAllocated(s, &a.wanted)
 	a.allocate(s)
 	a.selectPods(s)
+	a.exportStatuses(s)
 	return Plan{State: dataplane.State{}, Addresses: a}, nil
 }
 
@@ -131,6 +138,7 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 			Message: fmt.Sprintf("the value of annotation %s is not %q, so the annotation has no effect: correct the value, or remove the annotation", submarinerv1.OwnGlobalIPAnnotation, submarinerv1.OwnGlobalIP),
 		}})
 	}
+	r.Warn = append(r.Warn, a.waitingPods()...)
 	if o.failure() != nil {
 		return r // what has not been recorded is not given to anybody
 	}
@@ -150,7 +158,7 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 			}
 		}
 	}
-	statuses = append(statuses, a.exportStatuses(o.Now)...)
+	statuses, r.Again = append(statuses, a.exports...), a.again
 	left := maxWrites - min(len(statuses), maxWrites/2) // half of them are for statuses, even if all else fails
 	r.Delete = r.part(a.wanted.needless, left-min(len(a.wanted.missing), left/2), o.Now)
 	r.Apply = r.part(a.wanted.missing, left-len(r.Delete), o.Now)

@@ -66,11 +66,11 @@ func (c *globalCluster) seen() (out []mesh.Object) {
 
 // settle runs the agent until it writes nothing any more.
 func (c *globalCluster) settle() {
-	for range 5 {
+	for range 9 {
 		s := mesh.NewSnapshot("node", c.seen()...)
 		s.Now = c.now
 		if c.memory != nil {
-			s.Allocated = c.memory.Memory
+			s.Allocated, s.Lacking = c.memory.Memory, c.memory.Lacking
 		}
 		role := mesh.Globalnet()
 		p, err := role.Plan(s)
@@ -78,10 +78,11 @@ func (c *globalCluster) settle() {
 		require.Empty(c.t, p.State)
 		c.memory = p.Addresses
 		r := role.Report(s, p, p.Outcome(c.now, nil, nil))
-		if len(r.Apply)+len(r.Delete)+len(r.UpdateStatus)+len(r.Annotate) == 0 {
+		if len(r.Apply)+len(r.Delete)+len(r.UpdateStatus)+len(r.Annotate) == 0 && r.Again == 0 {
 			return
 		}
 		c.write(r)
+		c.now = c.now.Add(r.Again)
 	}
 	c.t.Fatal("it does not settle")
 }

@@ -4,9 +4,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// maxOdd is the maximum number of annotations without effect that are reported: users of namespaces decide how many there are.
+// maxOdd is the maximum number of annotations without effect that are reported, and of pods that wait for an address: users of namespaces decide how many there are.
 const maxOdd = 1000
 
 // ownPods gives the pods that ask for it addresses of their own.
@@ -20,12 +22,31 @@ func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 	}
 	for _, p := range pods {
 		if p.odd && len(w.odd) < maxOdd {
-			w.odd = append(w.odd, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.GetUID()}})
+			w.odd = append(w.odd, podOf(p))
 		}
 		if p.own || all[p.GetNamespace()] {
 			w.pod(p)
 		}
 	}
+}
+
+// waitingPods returns warnings about pods that wait for an address of their own, at most maxOdd: users look at their pods, and not at what stands for them.
+func (a *Addresses) waitingPods() (out []Warning) {
+	for _, k := range a.wanted.ingress {
+		p, is := k.owner.(*slimPod)
+		if !is || k.at < 0 || a.ingress[k.at].missing == 0 {
+			continue
+		}
+		if out = append(out, Warning{podOf(p), metav1.Condition{Type: submarinerv1.ConditionAllocated, Reason: submarinerv1.ReasonPoolExhausted, Message: poolExhausted(1)}}); len(out) == maxOdd {
+			break
+		}
+	}
+	return out
+}
+
+// podOf returns what an Event about a pod names.
+func podOf(p *slimPod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.GetUID()}}
 }
 
 // pod gives a pod an address of its own, unless it has no address in the pod network. A pod that ends keeps the one it has: its connections may go

@@ -87,6 +87,8 @@ type Report struct {
 	UpdateStatus []Object
 	// More reports that there is more to write: the loop runs again at once.
 	More bool
+	// Again is the time after which there may be more to write, even if nothing changes; 0 for never.
+	Again time.Duration
 	// Annotate are objects of users that have only the annotations that change, which are removed if they are empty. All else of the objects stays as it is.
 	Annotate []Object
 	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed

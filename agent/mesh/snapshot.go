@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -70,6 +71,8 @@ type Snapshot struct {
 	Flows Flows
 	// Allocated holds the addresses that the globalnet agent has allocated so far; nil for other agents.
 	Allocated *globalnet.Memory
+	// Lacking is Addresses.Lacking of the last plan.
+	Lacking map[types.UID]time.Time
 	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if unknown.
 	Drops map[string]uint64
 

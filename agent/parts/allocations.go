@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
@@ -46,6 +47,7 @@ type allocations struct {
 	leading atomic.Pointer[context.Context] // done when the lease is lost; nil: another agent has it
 	memory  *globalnet.Memory               // nil until it has been read
 	record  string                          // as it was last written
+	lacking map[types.UID]time.Time         // mesh.Addresses.Lacking
 	failed  alarm.Alarm
 }
 
@@ -103,7 +105,7 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 		}
 		a.memory = memory
 	}
-	s.Allocated = a.memory
+	s.Allocated, s.Lacking = a.memory, a.lacking
 	return nil
 }
 
@@ -113,7 +115,7 @@ func (a *allocations) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
 	if p.Addresses == nil {
 		return
 	}
-	a.memory = p.Addresses.Memory
+	a.memory, a.lacking = p.Addresses.Memory, p.Addresses.Lacking
 	all, others := a.memory.Recorded(a.record)
 	if all && (!others || a.memory.Usage().Resting > 0) {
 		return // what is too much in it disappears when nothing rests

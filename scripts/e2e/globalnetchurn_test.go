@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,10 +26,11 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kube"
+	"subctl/internal/measure"
 )
 
 // api returns a client of a cluster: kubectl is too slow for many objects.
-func api(t *testing.T, cluster string) client.Client {
+func api(t *testing.T, cluster string) client.WithWatch {
 	t.Helper()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: filepath.Join(root, "kubeconfigs/lab.yaml")},
 		&clientcmd.ConfigOverrides{CurrentContext: cluster}).ClientConfig()
@@ -37,33 +38,49 @@ func api(t *testing.T, cluster string) client.Client {
 	config.QPS = -1
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	return c
 }
 
-// holders notes which objects have had each address, until ctx is done.
-type holders struct {
-	sync.Mutex
-	of map[string]map[types.UID]string
-}
+// holders has the objects that have had each address.
+type holders map[string]map[types.UID]string
 
-func (h *holders) watch(ctx context.Context, c client.Client) {
-	for ctx.Err() == nil {
-		var all submarinerv1.GlobalIngressIPList
-		if c.List(ctx, &all) == nil {
-			h.Lock()
-			for _, o := range all.Items {
-				if ip := o.Status.AllocatedIP; ip != "" {
-					if h.of[ip] == nil {
-						h.of[ip] = map[types.UID]string{}
-					}
-					h.of[ip][o.UID] = o.Namespace + "/" + o.Name
-				}
+// watchHolders notes which objects have each address, however short, until stop is called.
+func watchHolders(t *testing.T, c client.WithWatch) (stop func() holders) {
+	t.Helper()
+	all := submarinerv1.GlobalIngressIPList{}
+	require.NoError(t, c.List(t.Context(), &all))
+	h := holders{}
+	note := func(o *submarinerv1.GlobalIngressIP) {
+		if ip := o.Status.AllocatedIP; ip != "" {
+			if h[ip] == nil {
+				h[ip] = map[types.UID]string{}
 			}
-			h.Unlock()
+			h[ip][o.UID] = o.Namespace + "/" + o.Name
 		}
-		time.Sleep(100 * time.Millisecond)
+	}
+	for i := range all.Items {
+		note(&all.Items[i])
+	}
+	w, err := c.Watch(t.Context(), &submarinerv1.GlobalIngressIPList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: all.ResourceVersion}})
+	require.NoError(t, err)
+	var stopped atomic.Bool
+	ended := make(chan bool, 1) // whether it ended because it was stopped
+	go func() {
+		for e := range w.ResultChan() {
+			if o, is := e.Object.(*submarinerv1.GlobalIngressIP); is {
+				note(o)
+			}
+		}
+		ended <- stopped.Load()
+	}()
+	return func() holders {
+		t.Helper()
+		stopped.Store(true)
+		w.Stop()
+		require.True(t, <-ended, "the watch of GlobalIngressIPs has ended too early")
+		return h
 	}
 }
 
@@ -72,36 +89,42 @@ var request = regexp.MustCompile(`(?m) ([0-9.]+):\d+ /(churn-\d+)$`)
 // globalChurn creates and deletes pods with addresses of their own and exported Services, while streams pass the gateway, which lose nothing. No
 // address belongs to two of them: neither by what the objects say, nor by what servers in another cluster have seen.
 func globalChurn(t *testing.T) {
-	const perSecond, seconds = 50, 60 // changes
+	const (
+		perSecond, seconds = 55, 60 // changes
+		stay               = 50     // the number of Services that are there at a time
+		podOf              = 20     // one pod for so many Services: it costs the nodes of the lab as much as they do
+	)
 	c := api(t, "cluster1")
 	server := "http://" + globalIP(t, "cluster2", "web")
-	h := &holders{of: map[string]map[types.UID]string{}}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var watching sync.WaitGroup
-	watching.Go(func() { h.watch(ctx, c) })
+	stop := watchHolders(t, c)
 	since := time.Now()
 	made, ran := 0, 0
-	var took time.Duration
+	var rate float64
 	lossless(t, 1, func() map[string]lost {
 		out := startStream(t, podOn(t, "cluster1", "web", worker(t, "cluster1")), service(t, "cluster2"))
-		in := startStream(t, podOn(t, "cluster3", "web", worker(t, "cluster3")), service(t, "cluster1"))
+		last := overlapping()[len(overlapping())-1]
+		in := startStream(t, podOn(t, last, "web", worker(t, last)), service(t, "cluster1"))
+		made, ran = 0, 0
 		var mu sync.Mutex
 		var there [][]client.Object
 		var all sync.WaitGroup
-		atOnce := make(chan bool, 16)                                      // requests to a busy API server take long
-		tick := time.NewTicker(4 * time.Second / time.Duration(perSecond)) // a Service and its export, made and deleted
-		defer tick.Stop()
+		var changes atomic.Int64
+		atOnce := make(chan bool, 16) // requests to a busy API server take long
+		const each = (4*podOf + 2) * time.Second / (podOf * perSecond)
 		began := time.Now()
-		for time.Since(began) < time.Duration(seconds)*time.Second {
-			<-tick.C
+		for next := began; made < stay || time.Since(began) < seconds*time.Second; next = next.Add(each) {
+			if made == stay { // from now on, as many go as come
+				began, next = time.Now(), time.Now()
+				changes.Store(0)
+			}
+			time.Sleep(time.Until(next))
 			made++
 			meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("churn-%d", made)}
 			now := []client.Object{
 				&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}},
 				&mcsv1alpha1.ServiceExport{ObjectMeta: meta},
 			}
-			if made%5 == 0 { // a node starts few pods in a second
+			if made%podOf == 0 {
 				ran++
 				meta.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
 				now = append(now, &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
@@ -114,20 +137,22 @@ func globalChurn(t *testing.T) {
 				defer func() { <-atOnce }()
 				for _, o := range now {
 					assert.NoError(t, c.Create(t.Context(), o))
+					changes.Add(1)
 				}
 				mu.Lock()
 				var old []client.Object
-				if there = append(there, now); len(there) > perSecond {
+				if there = append(there, now); len(there) > stay {
 					old, there = there[0], there[1:]
 				}
 				mu.Unlock()
 				for _, o := range old {
-					assert.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), o)))
+					assert.NoError(t, c.Delete(t.Context(), o))
+					changes.Add(1)
 				}
 			})
 		}
 		all.Wait()
-		took = time.Since(began)
+		rate = float64(changes.Load()) / time.Since(began).Seconds()
 		for _, objs := range there {
 			for _, o := range objs {
 				require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), o)))
@@ -135,9 +160,8 @@ func globalChurn(t *testing.T) {
 		}
 		return map[string]lost{"out": out.stop(t), "in": in.stop(t)}
 	})
-	cancel()
-	watching.Wait()
-	for ip, of := range h.of {
+	had := stop()
+	for ip, of := range had {
 		require.Len(t, of, 1, "%s was allocated twice: %v", ip, of)
 	}
 	var shared submarinerv1.ClusterGlobalEgressIPList
@@ -163,8 +187,8 @@ func globalChurn(t *testing.T) {
 		}
 	}
 	require.Greater(t, own, ran/2, "servers saw the own addresses of too few of the %d pods", ran)
-	t.Logf("%d Services and exports, and %d pods, came and went in %s, at %.0f changes a second (%d were wanted): %d addresses were allocated; servers saw %d pods with addresses of their own",
-		made, ran, took, float64(4*made+2*ran)/took.Seconds(), perSecond, len(h.of), own)
+	t.Logf("%d Services and exports, and %d pods, came and went: %d addresses were allocated; servers saw %d pods with addresses of their own", made, ran, len(had), own)
+	measure.Record(t, measure.AtLeast("globalnet: Services, exports and pods that come and go while a stream loses nothing and no address is allocated twice", measure.Values{rate}, 50, "changes/s"))
 	eventually(t, 20*time.Second, func() error {
 		if out := kubectl(t, "cluster1", "get", "globalingressips.submariner.io", "-o", "name"); strings.Contains(out, "churn-") {
 			return fmt.Errorf("still there: %s", out)

@@ -109,10 +109,13 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// long reports whether all tests are to run, also those that take minutes.
+var long = os.Getenv("E2E_LONG") != ""
+
 // takesLong skips a test that takes minutes, unless all tests are to run: "make test" has to end within an hour, also on a slow machine.
 func takesLong(t *testing.T) {
 	t.Helper()
-	if os.Getenv("E2E_LONG") == "" {
+	if !long {
 		t.Skip("E2E_LONG is not set: make e2e-long runs this test")
 	}
 }
