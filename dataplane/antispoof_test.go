@@ -38,7 +38,7 @@ func TestAntispoofRules(t *testing.T) {
 			`foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
 		}},
 		{"many remote networks", dataplane.Antispoof{Remote: nets(5), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
-			"prerouting ip saddr != 10.0.0.0/13 accept", "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
+			"prerouting ip saddr != 10.0.0.0/13 accept", `prerouting iifname "b" accept`, "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" iifname != "b" drop`,
 		}},
 		{"many remote networks, and pods next to them", dataplane.Antispoof{
 			Remote: nets(5), In: []string{"a"}, Usually: []netip.Prefix{p("10.5.0.0/16"), p("10.4.128.0/17")}, Siblings: []string{"a"}, Cables: []string{"b"},
@@ -47,8 +47,8 @@ func TestAntispoofRules(t *testing.T) {
 			"siblings ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump handed", `handed oifname "b" jump drop-source`,
 			"prerouting ip saddr 10.5.0.0/16 accept", "prerouting ip saddr != 10.0.0.0/13 accept", "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" drop`, "drop-source drop",
 		}},
-		{"remote networks with nothing in common", dataplane.Antispoof{Remote: append(nets(5), p("192.168.0.0/16")), In: []string{"a"}}, []string{
-			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" drop`,
+		{"remote networks with nothing in common", dataplane.Antispoof{Remote: append(nets(5), p("192.168.0.0/16")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
+			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
 		}},
 		{"remote networks with many masks", dataplane.Antispoof{Remote: append(nets(5), p("11.0.0.0/8"), p("12.0.0.0/9"), p("13.0.0.0/10"), p("14.0.0.0/11")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
 			"prerouting ip saddr != 8.0.0.0/5 accept", `prerouting iifname "b" accept`, "prerouting ip saddr @remote jump foreign", `foreign iifname != "a" iifname != "b" drop`,
