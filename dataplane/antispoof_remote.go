@@ -22,12 +22,12 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 			from = append(from, Match{SAddr: n})
 		}
 	}
-	// To compare the name of a device takes longer than to compare a source, and less time than a lookup for each mask, and than one in a set of
-	// intervals. So it comes before the lookups where most packets do not get as far, or where there are intervals.
+	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than to find it in a set of
+	// intervals. What arrives from Remote would need the lookup and the name: so the name comes first where notRemote has accepted most other packets.
 	intervals, _ := a.RemoteSets()
 	a.notRemote(func(m Match) { r.accept(AntispoofIn, m) })
-	_, most := a.beyondRemote()
-	early := most || intervals != nil
+	_, accepted := a.beyondRemote()
+	early := accepted || intervals != nil
 	if early {
 		usual(AntispoofIn)
 	}
