@@ -88,8 +88,8 @@ func (a Antispoof) abroadRules(r *antispoofRules) {
 	for _, n := range a.usuallyFirst(a.Local) {
 		foreign = append(foreign, Match{SAddrNot: n})
 	}
-	for _, d := range a.Apart {
-		r.jump(AntispoofAbroad, AntispoofForward, append([]Match{{OIF: d}}, foreign...)...)
+	for _, d := range a.Apart { // the name last: it takes the longest to compare, and most packets are from Local
+		r.jump(AntispoofAbroad, AntispoofForward, append(slices.Clone(foreign), Match{OIF: d})...)
 	}
 	for _, d := range a.Apart {
 		r.jump(AntispoofSource, AntispoofAbroad, Match{IIF: d})

@@ -68,7 +68,7 @@ const (
 func (m Match) String() string {
 	switch {
 	case m.ICMP:
-		return "meta l4proto icmp"
+		return "ip protocol icmp"
 	case m.ICMPTypes.Max != 0:
 		return fmt.Sprintf("icmp type %d-%d", m.ICMPTypes.Min, m.ICMPTypes.Max)
 	case m.ErrorBits != 0:
@@ -84,7 +84,7 @@ func (m Match) String() string {
 	case m.ErrorTo.IsValid():
 		return fmt.Sprintf("@th,%d,32 == %#x", 8*ErrorDestination, m.ErrorTo.AsSlice())
 	case m.UDP:
-		return "meta l4proto udp"
+		return "ip protocol udp"
 	case m.DPort != 0:
 		return fmt.Sprintf("udp dport %d", m.DPort)
 	case m.TCPPorts.Max != 0:

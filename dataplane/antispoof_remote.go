@@ -1,6 +1,9 @@
 package dataplane
 
-import "slices"
+import (
+	"net/netip"
+	"slices"
+)
 
 // foreignRules drop packets from networks of Remote that arrive on other devices than In.
 func (a Antispoof) foreignRules(r *antispoofRules) {
@@ -19,17 +22,19 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 			from = append(from, Match{SAddr: n})
 		}
 	}
-	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than
-	// to find it in a set of intervals.
+	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than to find it in a set of
+	// intervals. What arrives from Remote would need the lookup and the name: so the name comes first where notRemote has accepted most other packets.
 	intervals, _ := a.RemoteSets()
 	a.notRemote(func(m Match) { r.accept(AntispoofIn, m) })
-	if intervals != nil {
+	_, accepted := a.beyondRemote()
+	early := accepted || intervals != nil
+	if early {
 		usual(AntispoofIn)
 	}
 	for _, m := range from {
 		r.jump(AntispoofForeign, AntispoofIn, m)
 	}
-	if intervals == nil {
+	if !early {
 		usual(AntispoofForeign)
 	}
 	var others []Match
@@ -50,9 +55,18 @@ func (a Antispoof) notRemote(pass func(Match)) {
 			pass(Match{SAddr: n})
 		}
 	}
-	if n := around(a.Remote); n.Bits() > 0 {
+	if n, ok := a.beyondRemote(); ok {
 		pass(Match{SAddrNot: n})
 	}
+}
+
+// beyondRemote returns the smallest network around Remote. It is false if there is nothing outside, or if Remote are few.
+func (a Antispoof) beyondRemote() (netip.Prefix, bool) {
+	if len(a.Remote) <= few {
+		return netip.Prefix{}, false
+	}
+	n := around(a.Remote)
+	return n, n.Bits() > 0
 }
 
 // fromRemote returns the matches of packets from Remote.

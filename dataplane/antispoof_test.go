@@ -38,7 +38,7 @@ func TestAntispoofRules(t *testing.T) {
 			`foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
 		}},
 		{"many remote networks", dataplane.Antispoof{Remote: nets(5), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
-			"prerouting ip saddr != 10.0.0.0/13 accept", "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
+			"prerouting ip saddr != 10.0.0.0/13 accept", `prerouting iifname "b" accept`, "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" iifname != "b" drop`,
 		}},
 		{"many remote networks, and pods next to them", dataplane.Antispoof{
 			Remote: nets(5), In: []string{"a"}, Usually: []netip.Prefix{p("10.5.0.0/16"), p("10.4.128.0/17")}, Siblings: []string{"a"}, Cables: []string{"b"},
@@ -47,8 +47,8 @@ func TestAntispoofRules(t *testing.T) {
 			"siblings ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump handed", `handed oifname "b" jump drop-source`,
 			"prerouting ip saddr 10.5.0.0/16 accept", "prerouting ip saddr != 10.0.0.0/13 accept", "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" drop`, "drop-source drop",
 		}},
-		{"remote networks with nothing in common", dataplane.Antispoof{Remote: append(nets(5), p("192.168.0.0/16")), In: []string{"a"}}, []string{
-			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" drop`,
+		{"remote networks with nothing in common", dataplane.Antispoof{Remote: append(nets(5), p("192.168.0.0/16")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
+			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
 		}},
 		{"remote networks with many masks", dataplane.Antispoof{Remote: append(nets(5), p("11.0.0.0/8"), p("12.0.0.0/9"), p("13.0.0.0/10"), p("14.0.0.0/11")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
 			"prerouting ip saddr != 8.0.0.0/5 accept", `prerouting iifname "b" accept`, "prerouting ip saddr @remote jump foreign", `foreign iifname != "a" iifname != "b" drop`,
@@ -96,7 +96,7 @@ func TestAntispoofRules(t *testing.T) {
 			"drop-leaving @th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0 @th,312,8 17 @th,416,16 2 accept",
 			"drop-leaving @th,368,32 @clusters drop", "drop-leaving ip daddr @clusters drop", "drop-leaving drop")...)},
 		{"ICMP errors", dataplane.Antispoof{Out: []string{"a", "b"}, Behind: []dataplane.PeerNet{{Net: p("10.1.0.0/16"), Peer: outer}, {Net: p("11.0.0.0/8"), Peer: outer}, {Net: p("12.0.0.0/16"), Peer: outer.Next()}}}, []string{
-			"prerouting meta l4proto icmp jump icmp", "icmp icmp type 3-5 jump errors", "icmp icmp type 11-12 jump errors",
+			"prerouting ip protocol icmp jump icmp", "icmp icmp type 3-5 jump errors", "icmp icmp type 11-12 jump errors",
 			`errors iifname != "a" iifname != "b" return`, "errors meta priority set ip saddr map @peers",
 			"errors meta priority . @th,192,32 & 255.0.0.0 . 255.0.0.0 @behind return", "errors meta priority . @th,192,32 & 255.255.0.0 . 255.255.0.0 @behind return",
 			"errors jump drop-source", "drop-source drop",
@@ -142,7 +142,7 @@ func TestAntispoofArrived(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"vxlan meta priority set @nh,96,32", `arriving iifname "a" jump arrived`, `arriving-ipv6 iifname "a" drop`, `arriving iifname "b*" jump arrived`, `arriving-ipv6 iifname "b*" drop`,
-		"arrived meta l4proto icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
+		"arrived ip protocol icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
 		"arrived-errors @th,192,32 == 0xf1000002 jump drop-forged", "arrived ip saddr 241.0.0.2/32 jump arrived-own",
 		"arrived-own ip saddr 241.0.0.2/32 update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged",
 		"arrived-own ip saddr 241.0.0.2/32 ip daddr 241.0.0.2/32 udp dport 2 return", "arrived-own jump drop-forged",

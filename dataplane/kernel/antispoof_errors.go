@@ -29,7 +29,7 @@ func errorExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	}
 	switch {
 	case m.ICMP:
-		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg}, is(expr.CmpOpEq, unix.IPPROTO_ICMP)}
+		return isProtocol(unix.IPPROTO_ICMP)
 	case m.ICMPTypes.Max != 0:
 		return append([]expr.Any{inside(reg, 0, 1)}, between(m.ICMPTypes)...)
 	case m.ErrorBits != 0:

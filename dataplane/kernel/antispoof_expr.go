@@ -19,8 +19,11 @@ const etherTypeIPv4 = 0x0800
 // icmpEchoReply is the type of ICMP messages that answer pings (RFC 792).
 const icmpEchoReply = 0
 
-// csumOffset is the offset of the checksum in the header of IPv4.
-const csumOffset = 10
+// Offsets in the header of IPv4: of the protocol and of the checksum.
+const (
+	protocolOffset = 9
+	csumOffset     = 10
+)
 
 // fragmentOffset is the offset of flags and fragment offset in the header of IPv4.
 const fragmentOffset = 6
@@ -77,29 +80,23 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 // match: the kernel drops it as a VXLAN packet.
 func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	const reg = unix.NFT_REG_1
-	udp := []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_UDP}},
-	}
 	if out := errorExprs(m, sets); out != nil {
 		return out
 	}
 	switch {
 	case m.UDP:
-		return udp
+		return isProtocol(unix.IPPROTO_UDP)
 	case m.DPort != 0:
-		return append(udp,
+		return append(isProtocol(unix.IPPROTO_UDP),
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.DPort))},
 		)
 	case m.TCPPorts.Max != 0:
-		return []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_TCP}},
+		return append(isProtocol(unix.IPPROTO_TCP),
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 			&expr.Cmp{Op: expr.CmpOpGte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Min))},
 			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Max))},
-		}
+		)
 	case m.Opens:
 		return []expr.Any{
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
@@ -107,12 +104,10 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{tcpSYN}},
 		}
 	case m.Pong:
-		return []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_ICMP}},
+		return append(isProtocol(unix.IPPROTO_ICMP),
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{icmpEchoReply}},
-		}
+		)
 	case m.Reply:
 		return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{ctReply}}}
 	case m.Unasked:
@@ -221,6 +216,16 @@ func senderOf(offset, bits int, sets map[string]*nftables.Set) []expr.Any {
 		&expr.Bitwise{SourceRegister: unix.NFT_REG32_01, DestRegister: unix.NFT_REG32_01, Len: 4, Mask: mask, Xor: make([]byte, 4)},
 		&expr.Immediate{Register: unix.NFT_REG32_02, Data: mask},
 		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID},
+	}
+}
+
+// isProtocol compares the protocol of an IPv4 packet. For a byte of the header, unlike for "meta l4proto", which is the same byte, the kernel calls no
+// function.
+func isProtocol(p byte) []expr.Any {
+	const reg = unix.NFT_REG_1
+	return []expr.Any{
+		&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: protocolOffset, Len: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{p}},
 	}
 }
 
