@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
@@ -29,6 +30,8 @@ import (
 type crew struct {
 	*side
 	driver   string
+	offers   []string // drivers; nil for all
+	policy   string   // the driver that a cable policy specifies; empty if there is none
 	multi    bool
 	standing map[string]mesh.Standing // of the gateway nodes
 	ring     *keys.Ring
@@ -102,7 +105,7 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 	for _, o := range c.objects() {
 		switch o := o.(type) {
 		case *v1alpha1.Submariner:
-			o.Spec.CableDriver, o.Spec.MultiActiveGatewayEnabled = c.driver, c.multi
+			o.Spec.CableDriver, o.Spec.CableDrivers, o.Spec.MultiActiveGatewayEnabled = c.driver, c.offers, c.multi
 		case *submarinerv1.RouteAgent:
 			f := c.facts[o.Name]
 			o.Status.Node.WireGuard = submarinerv1.EngineFact{Name: f.WireGuard.Name, Missing: f.WireGuard.Missing}
@@ -129,13 +132,24 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 			all = append(all, copied)
 		}
 	}
+	var policies []*v1alpha1.CablePolicies
+	if c.policy != "" {
+		policies = append(policies, &v1alpha1.CablePolicies{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "change", Namespace: submarinerv1.OperatorNamespace,
+				Labels: map[string]string{submarinerv1.ClusterIDLabel: "west", submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet},
+			},
+			ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: c.policy, CableOptions: &v1alpha1.CableOptions{}}},
+		})
+		all = append(all, policies[0])
+	}
 	snap := mesh.NewSnapshot(node, all...)
 	c.nodes[node].Do(func() {
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)
 		snap.SetFacts(k)
 	})
-	snap.PodIPMissing, snap.PoliciesDigest, snap.Keys = false, policy.Digest(nil), c.ring
+	snap.PodIPMissing, snap.PoliciesDigest, snap.Keys = false, policy.Digest(policies), c.ring
 	if r.Name == mesh.Gateway().Name {
 		snap.Standing, snap.Memory = c.standing[node], c.memory[node]
 		snap.Health = c.probe(node, c.plans[[2]string{node, r.Name}].Probes)
@@ -171,36 +185,42 @@ func (c *crew) probe(node string, p mesh.Probes) map[string]mesh.Health {
 func (c *crew) pass(t testing.TB, others ...*crew) {
 	t.Helper()
 	for _, node := range c.names {
-		for _, r := range mesh.Roles() {
-			if r.Name == mesh.Gateway().Name && !c.isGateway(node) {
-				continue
-			}
-			snap := c.snapshot(t, node, r, others...)
-			p, err := r.Plan(snap)
+		c.passOf(t, node, others...)
+	}
+}
+
+// passOf runs the loops of the agents of one node once.
+func (c *crew) passOf(t testing.TB, node string, others ...*crew) {
+	t.Helper()
+	for _, r := range mesh.Roles() {
+		if r.Name == mesh.Gateway().Name && !c.isGateway(node) {
+			continue
+		}
+		snap := c.snapshot(t, node, r, others...)
+		p, err := r.Plan(snap)
+		require.NoError(t, err)
+		at := [2]string{node, r.Name}
+		c.plans[at] = p
+		c.nodes[node].Do(func() {
+			_, err := dataplane.Sync(context.Background(), c.hosts[at], p.State)
 			require.NoError(t, err)
-			at := [2]string{node, r.Name}
-			c.plans[at] = p
-			c.nodes[node].Do(func() {
-				_, err := dataplane.Sync(context.Background(), c.hosts[at], p.State)
-				require.NoError(t, err)
-			})
-			if r.Name != mesh.Gateway().Name {
-				continue
+		})
+		if r.Name != mesh.Gateway().Name {
+			continue
+		}
+		c.memory[node] = mesh.Memory{Using: p.Using, First: p.First, Leaving: p.Leaving, Incumbents: p.Mesh.Accepted.Incumbents}
+		report := r.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true, Health: snap.Health})
+		for _, o := range report.Apply {
+			switch o := o.(type) {
+			case *submarinerv1.Gateway:
+				c.reported[node] = o
+			case *submarinerv1.Endpoint, *submarinerv1.Cluster:
+				c.published[o.GetName()] = o
 			}
-			c.memory[node] = mesh.Memory{Using: p.Using, First: p.First, Incumbents: p.Mesh.Accepted.Incumbents}
-			report := r.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true, Health: snap.Health})
-			for _, o := range report.Apply {
-				switch o := o.(type) {
-				case *submarinerv1.Gateway:
-					c.reported[node] = o
-				case *submarinerv1.Endpoint, *submarinerv1.Cluster:
-					c.published[o.GetName()] = o
-				}
-			}
-			for _, o := range report.Delete {
-				if _, ok := o.(*submarinerv1.Endpoint); ok {
-					delete(c.published, o.GetName())
-				}
+		}
+		for _, o := range report.Delete {
+			if _, ok := o.(*submarinerv1.Endpoint); ok {
+				delete(c.published, o.GetName())
 			}
 		}
 	}

@@ -104,6 +104,12 @@ const clock = "15:04:05.000"
 // and which were not answered: how many in a row, and when they were sent.
 func stream(t *testing.T, from *nstest.NS, to string) func() (sent int, lost []string) {
 	t.Helper()
+	return streamEvery(t, 2*time.Millisecond, from, to)
+}
+
+// streamEvery is stream with another time between packets.
+func streamEvery(t *testing.T, interval time.Duration, from *nstest.NS, to string) func() (sent int, lost []string) {
+	t.Helper()
 	var c net.Conn
 	from.Do(func() {
 		var err error
@@ -119,7 +125,7 @@ func stream(t *testing.T, from *nstest.NS, to string) func() (sent int, lost []s
 			n := uint32(len(sent))
 			sent = append(sent, time.Now())
 			_, _ = c.Write(binary.BigEndian.AppendUint32(nil, n))
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(interval)
 		}
 		time.Sleep(200 * time.Millisecond)
 		c.Close()

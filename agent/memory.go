@@ -43,7 +43,7 @@ func (a *agent) remember(p mesh.Plan, out mesh.Outcome) {
 		return
 	}
 	a.memory.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
-	a.memory.Using, a.memory.First = out.Carried(p, a.memory.Using), p.First
+	a.memory.Using, a.memory.First, a.memory.Leaving = out.Carried(p, a.memory.Using), p.First, p.Leaving
 }
 
 // books keeps policies compiled until one of them changes: compiling reads the YAML in

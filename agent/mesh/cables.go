@@ -21,6 +21,9 @@ import (
 type Cables struct {
 	// Wanted are the cables that policy decides on, sorted by name.
 	Wanted []cable.Cable
+	// Placeless are the cables that policy decides on, but that are not possible, as their driver connects to another gateway of
+	// the cluster. The pair may keep the cable that it has for a while: see outlast.
+	Placeless []cable.Cable
 	// Endpoints are the endpoints that announce the peers of the cables, by cable name.
 	Endpoints map[string]submarinerv1.EndpointSpec
 	// Kept has the reasons why pairs keep their cable, by cable name: the policy that
@@ -131,6 +134,7 @@ func (c *chooser) add(p *Peer) error {
 		return err
 	}
 	if err := c.place(made); err != nil {
+		c.out.Placeless, c.out.Endpoints[p.Name] = append(c.out.Placeless, made), p.Spec
 		if why := c.alone[p.Name]; why != nil {
 			return fmt.Errorf("%w, but %w", err, why)
 		}

@@ -22,7 +22,7 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 	reported := m.Snapshot.reportedConnections()
 	for i, c := range p.Held {
 		_, used := p.Using[c.Name]
-		if c.Idle && used {
+		if c.Idle && used || p.leaves(c) {
 			continue
 		}
 		conn := submarinerv1.Connection{
@@ -53,6 +53,7 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 			conn.StatusMessage = clip(why)
 		}
 		r.changing(&conn)
+		r.outlasting(&conn)
 		is, reason := r.member(reported[c.Name])
 		conn.Member, conn.MemberReason = &is, reason
 		out = append(out, conn)
@@ -65,7 +66,7 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend = "" // not decided
 		out = append(out, conn)
 	}
-	refused := m.Cables.Refused
+	refused := slices.DeleteFunc(slices.Clone(m.Cables.Refused), func(r Refusal) bool { _, used := p.Using[r.Spec.CableName]; return used })
 	for _, r := range refused[:min(len(refused), maxRefused)] {
 		var wanted noCable
 		errors.As(r.Err, &wanted)

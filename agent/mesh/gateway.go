@@ -78,9 +78,12 @@ func (p Plan) probes() Probes {
 	out := Probes{Interval: hc.Interval(), MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
 	from := m.Offer.Local.PodIP
 	for i, c := range p.Held {
+		if p.leaves(c) {
+			continue
+		}
 		if c.Idle {
 			t := Target{IP: p.links[i].IP, From: p.links[i].From, Eager: true}
-			if turn := p.Using[c.Name].Turn; turn.to(using(c)) {
+			if turn := p.turn(c); turn.to(using(c)) {
 				t.First = turn.Proof
 			}
 			out.Targets[probeName(c.Name, c.Device())] = t

@@ -10,13 +10,18 @@ import (
 // This file is about clusters with several gateways that have cables. A cable whose other end does not answer carries nothing
 // while there is another way to its cluster: another cable, or another gateway of this cluster.
 
-// several returns the clusters to which there may be several ways.
-func several(m Membership, c Cables) map[string]bool {
+// several returns the clusters to which there may be several ways, given what carried the traffic before.
+func several(m Membership, c Cables, used map[string]Using) map[string]bool {
 	siblings := len(m.Siblings()) > 0
 	out := map[string]bool{}
 	for _, w := range c.Wanted {
 		_, another := out[w.Cluster]
 		out[w.Cluster] = siblings || another
+	}
+	for _, w := range c.Placeless {
+		if _, ok := used[w.Name]; ok {
+			out[w.Cluster] = true
+		}
 	}
 	return out
 }
@@ -60,13 +65,18 @@ func (d *director) siblings() map[string][]cable.Node {
 		}
 		if g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
 			for _, c := range g.Status.Connections {
-				if c.Status == submarinerv1.Connected || c.Status == submarinerv1.Connecting && d.lost(c.Endpoint.ClusterID) {
+				if c.Status == submarinerv1.Connected || changes(c) || c.Status == submarinerv1.Connecting && d.lost(c.Endpoint.ClusterID) {
 					add(c.Endpoint.ClusterID, n)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// changes reports whether a connection of a gateway carries packets, and changes its cable.
+func changes(c submarinerv1.Connection) bool {
+	return c.Status == submarinerv1.Connecting && c.DesiredDriver != c.Driver && c.Member != nil && *c.Member
 }
 
 // lost reports whether this gateway has cables to a cluster, and none of them answers.

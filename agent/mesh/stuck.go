@@ -46,7 +46,7 @@ func (r cableResult) stuck() string {
 func (p Plan) stuckChanges(o Outcome) []string {
 	var out []string
 	for i, c := range p.Held {
-		if _, used := p.Using[c.Name]; c.Idle && used {
+		if _, used := p.Using[c.Name]; c.Idle && used || p.leaves(c) {
 			continue
 		}
 		if text := p.result(o, i).stuck(); text != "" {

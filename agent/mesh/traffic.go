@@ -20,6 +20,9 @@ type Traffic struct {
 	Using map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
+	// Leaving are the cables that carried the traffic until those of other gateways took over, by cable name; Since is when. They
+	// are kept up for a while, for packets that the other end still sends.
+	Leaving map[string]Using
 	// Barred are Cables.Barred, and the networks of cables that carry nothing until they answer.
 	Barred []netip.Prefix
 	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by the ID of that cluster.
@@ -42,12 +45,15 @@ type director struct {
 func direct(m *Mesh) Traffic {
 	wanted := m.Cables.Wanted
 	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, places: m.Cables.places(), out: Traffic{
-		Held: make([]cable.Cable, 0, len(wanted)), Using: make(map[string]Using, len(wanted)), First: map[string]Turn{},
-		Barred: slices.Clone(m.Cables.Barred), several: several(m.Membership, m.Cables),
+		Held: make([]cable.Cable, 0, len(wanted)), Using: make(map[string]Using, len(wanted)), First: map[string]Turn{}, Leaving: map[string]Using{},
+		Barred: slices.Clone(m.Cables.Barred), several: several(m.Membership, m.Cables, m.Snapshot.Memory.Using),
 	}}
 	d.out.Siblings, d.out.Detours = d.siblings(), d.detours()
 	for _, want := range wanted {
 		d.add(want)
+	}
+	for _, c := range m.Cables.Placeless {
+		d.outlast(c)
 	}
 	for i, c := range d.out.Held {
 		d.out.Held[i].Down = m.Snapshot.Health.down(c)
@@ -68,22 +74,37 @@ func direct(m *Mesh) Traffic {
 // cluster is behind it, and the other end may have another cable. An encrypted cable that follows
 // one that was given up is not idle: it carries nothing before both ends have agreed on keys.
 //
+// A cable that the pair left to those of other gateways, and returns to, is like its first one: the other end may be about to remove it.
+//
 // The cable that a pair uses carries nothing while it is silent.
 func (d *director) add(want cable.Cable) {
 	now, health, out := d.Snapshot.Now, d.Snapshot.Health, &d.out
 	was, had := d.Snapshot.Memory.Using[want.Name]
 	u := using(want)
 	old, oldOK := d.revive(want.Peer, was, had)
+	if oldOK && d.outlasted(old, want) {
+		d.leave(old, was)
+		had, oldOK = false, false
+	}
+	left := d.Snapshot.Memory.Leaving[want.Name]
+	returns := left.Device == u.Device
+	if !returns {
+		d.keepLeaving(want.Peer)
+	}
 	back := was.Before != nil && was.Before.Device == u.Device
 	switch {
-	case !oldOK && !(had && want.Driver.Properties().Encrypts) && !d.established(want):
+	case !oldOK && !(had && want.Driver.Properties().Encrypts) && (returns || !d.established(want)):
 		want.Idle = true
 		out.Held = append(out.Held, want)
 		var underWay *Turn
 		if t, waits := d.Snapshot.Memory.First[want.Name]; waits {
 			underWay = &t
 		}
-		out.First[want.Name] = *underWay.goOn(u, now)
+		first := underWay.goOn(u, now)
+		if returns {
+			first.Proof = left.proof(true, now)
+		}
+		out.First[want.Name] = *first
 		return
 	case !oldOK || was.Device == u.Device:
 		// There was no cable before, or none that could be up beside this one.
@@ -181,5 +202,5 @@ func (t Traffic) next(c cable.Cable) int {
 	if t.Using[c.Name].Before != nil {
 		return -1 // the idle cable is the one before c
 	}
-	return slices.IndexFunc(t.Held, func(other cable.Cable) bool { return other.Idle && other.Name == c.Name })
+	return slices.IndexFunc(t.Held, func(other cable.Cable) bool { return other.Idle && other.Name == c.Name && !t.leaves(other) })
 }

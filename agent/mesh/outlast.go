@@ -1,0 +1,103 @@
+package mesh
+
+import (
+	"fmt"
+	"slices"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
+
+// This file is about pairs of gateways whose cable has no successor: the policy decides on a driver that connects to a limited number
+// of gateways of a cluster, no driver stands in for it, and other pairs have the places. It connects the two clusters all the same. So the
+// cables of all pairs stay in use until that of the other pair works, as if they were one: see adr/0010. What is true of an old
+// cable is true of them: they are given up at once if either end no longer offers their driver, or if the pair must be encrypted.
+//
+// The two ends of a pair do not leave its cable at the same time: one of them may see it by its own cables, and the other one by the report of a
+// sibling. So the cable stays up for a while.
+
+// outlast adds the cable that a pair uses, given the one that policy decides on, which has no place.
+func (d *director) outlast(c cable.Cable) {
+	was, had := d.Snapshot.Memory.Using[c.Name]
+	old, ok := d.revive(c.Peer, was, had)
+	switch {
+	case !ok || limited(old.Driver):
+		d.keepLeaving(c.Peer)
+	case d.outlasted(old, c):
+		d.leave(old, was)
+	default:
+		was.Before, was.Turn = nil, nil
+		was.Silent = d.Snapshot.Health.silent(old, was)
+		old.Silent = was.Silent
+		d.out.Held = append(d.out.Held, old)
+		d.out.Using[c.Name] = was
+	}
+}
+
+// outlasted reports whether a pair leaves its cable, and the traffic to cables between other gateways of the two clusters. c is the
+// cable that policy decides on: it has no place here or, as far as this end can tell, at the other end. The others work if this gateway
+// or a sibling uses one of the same driver.
+func (d *director) outlasted(old, c cable.Cable) bool {
+	if !limited(c.Driver) || limited(old.Driver) || d.Snapshot.Health.proven(c) {
+		return false
+	}
+	if slices.ContainsFunc(d.Cables.Wanted, func(w cable.Cable) bool {
+		used := d.Snapshot.Memory.Using[w.Name]
+		return w.Cluster == c.Cluster && w.Name != c.Name && w.Driver.Name() == c.Driver.Name() && used.Device == w.Device() && !d.Snapshot.Health.down(w)
+	}) {
+		return true
+	}
+	for _, n := range d.out.Siblings[c.Cluster] {
+		g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name)
+		if g == nil {
+			continue
+		}
+		for _, conn := range g.Status.Connections {
+			if conn.Endpoint.ClusterID == c.Cluster && conn.Driver == c.Driver.Name() && conn.Status == submarinerv1.Connected {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// limited reports whether a driver connects to a limited number of gateways of a cluster.
+func limited(d cable.Driver) bool { return d.Properties().MaxGateways > 0 }
+
+// leave takes the traffic from a cable, which stays up for a while.
+func (d *director) leave(old cable.Cable, was Using) {
+	was.Since, was.Before, was.Turn, was.Silent = d.Snapshot.Now, nil, nil, false
+	d.out.Leaving[old.Name] = was
+	old.Idle = true
+	d.out.Held = append(d.out.Held, old)
+}
+
+// keepLeaving adds the cable to a peer that was left, while it stays up.
+func (d *director) keepLeaving(p cable.Peer) {
+	left, ok := d.Snapshot.Memory.Leaving[p.Name]
+	old, possible := d.revive(p, left, ok)
+	if possible && d.Snapshot.Now.Sub(left.Since) < keptFor {
+		d.out.Leaving[p.Name] = left
+		old.Idle = true
+		d.out.Held = append(d.out.Held, old)
+	}
+}
+
+// leaves reports whether c is a cable that was left, and stays up for a while.
+func (t Traffic) leaves(c cable.Cable) bool {
+	return t.Leaving[c.Name].Device == c.Device()
+}
+
+// outlasting adds to a connection, whose pair has no place for the cable that policy decides on, that it stays until others work.
+func (r cableResult) outlasting(conn *submarinerv1.Connection) {
+	placeless := r.plan.Mesh.Cables.Placeless
+	i := slices.IndexFunc(placeless, func(c cable.Cable) bool { return c.Name == r.cable.Name })
+	if i < 0 {
+		return
+	}
+	conn.DesiredDriver = placeless[i].Driver.Name()
+	if conn.Status == submarinerv1.Connected {
+		conn.Status = submarinerv1.Connecting
+		conn.StatusMessage = fmt.Sprintf("changing to %s, which connects other gateways of the two clusters, but not these: traffic stays with %s until theirs works", conn.DesiredDriver, conn.Driver)
+	}
+}
