@@ -97,7 +97,8 @@ func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 			for i, end := range streams {
 				n, lost := end()
 				require.Greater(t, n, 50)
-				require.Empty(t, lost, "packets of a stream of %d, %s", n, names[i])
+				// An interruption costs 60 and more. On a busy machine, programs that encrypt may drop some.
+				require.Less(t, len(lost), 10, "packets of a stream of %d, %s: %v", n, names[i], lost)
 			}
 		})
 	}
