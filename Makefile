@@ -70,12 +70,12 @@ e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks, a fi
 	SUBCTL_BENCH= E2E_SDEWAN=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestN1SDEWAN$$' -v ./scripts/e2e
 
 # Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster. docs/failover.json has each
-# run, and runs of the same commit of what gateways run (PROGRAM) count: so this may be stopped, and continued.
+# run, and runs of the same commit of what agents consist of (PROGRAM) count: so this may be stopped, and continued.
 FAILOVER_RUNS     := 20
 FAILOVER_CABLES   := vxlan,vxlan+wireguard
 FAILOVER_GATEWAYS := 2,3
-PROGRAM           := agent api/submariner broker/exchange cable dataplane internal policy go.mod ':!*_test.go' ':!*/testdata/*' \
-                     ':!internal/measure' ':!internal/nstest' ':!internal/kubetest' ':!internal/cli' ':!internal/look' ':!internal/printer' ':!internal/progress'
+PROGRAM            = main.go cmd/agent*.go go.mod go.sum Dockerfile ':!*_test.go' ':!*/testdata/*' \
+                     $(shell GOOS=linux go list -deps -f '{{if not .Standard}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}' ./agent)
 FAILOVER_COMMIT    = $(shell git diff --quiet HEAD -- $(PROGRAM) && git log -1 --format=%h -- $(PROGRAM))
 failover: build lab image ## what failures of a gateway cost; writes docs/failover.json and the table in docs/failover.md (root)
 	E2E_FAILOVER=$(FAILOVER_RUNS) E2E_FAILOVER_CABLES=$(FAILOVER_CABLES) E2E_FAILOVER_GATEWAYS=$(FAILOVER_GATEWAYS) E2E_FAILOVER_JSON=docs/failover.json E2E_FAILOVER_COMMIT=$(FAILOVER_COMMIT) \

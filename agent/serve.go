@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"subctl/internal/alarm"
 )
 
 // Whoever reaches a node reaches the port of its agent's metrics, so what a client can cost the
@@ -75,7 +77,7 @@ func serve(what, addr string, most limits, handler http.Handler, log *slog.Logge
 			ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		}
 		l, err := listen(ctx, what, addr, log)
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
@@ -91,15 +93,15 @@ func serve(what, addr string, most limits, handler http.Handler, log *slog.Logge
 }
 
 // listen returns a listener. While the port is in use, it tries again: the ports of agents are among those that the kernel chooses for a node's
-// own connections (net.ipv4.ip_local_port_range), and traffic does not depend on them.
+// own connections (net.ipv4.ip_local_port_range), and traffic does not depend on metrics.
 func listen(ctx context.Context, what, addr string, log *slog.Logger) (l net.Listener, err error) {
-	for first := true; ; first = false {
+	var taken alarm.Alarm
+	for {
 		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); !errors.Is(err, syscall.EADDRINUSE) {
+			taken.Report(log, slog.LevelWarn, what+" are not served until their port is free", nil)
 			return l, err
 		}
-		if first {
-			log.Warn("the port is in use: trying again until it is free", "port of", what, "error", err)
-		}
+		taken.Report(log, slog.LevelWarn, what+" are not served until their port is free", err)
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -74,7 +74,9 @@ func TestPortInUse(t *testing.T) {
 	go func() {
 		ended <- serveMetrics(taken.Addr().String(), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logged, nil))).Start(ctx)
 	}()
-	require.Eventually(t, func() bool { return strings.Contains(logged.String(), "the port is in use") }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(logged.String(), "metrics are not served until their port is free")
+	}, 30*time.Second, 10*time.Millisecond)
 	require.Empty(t, ended)
 	require.NoError(t, taken.Close())
 	require.Eventually(t, func() bool {
@@ -85,7 +87,8 @@ func TestPortInUse(t *testing.T) {
 		defer r.Body.Close()
 		return r.StatusCode == http.StatusOK
 	}, 30*time.Second, 10*time.Millisecond)
-	require.Equal(t, 1, strings.Count(logged.String(), "the port is in use"))
+	require.Equal(t, 1, strings.Count(logged.String(), "WARN"))
+	require.Contains(t, logged.String(), "ended: metrics are not served")
 	stop()
 	require.NoError(t, <-ended)
 }

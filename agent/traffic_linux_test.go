@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -468,6 +469,35 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A connection from another cluster that was opened before the node closed the ports of its agents ends.
+func TestClosedPortsEndConnections(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east.sync(t, west)
+	west.sync(t, east)
+	at := fmt.Sprintf("10.112.1.1:%d", dataplane.RouteMetricsPort) // see newSide
+	west.nodes["gw"].Run("nft flush chain ip submariner-route-antispoof closed")
+	var l net.Listener
+	var err error
+	west.nodes["gw"].Do(func() { l, err = net.Listen("tcp4", at) })
+	require.NoError(t, err)
+	defer l.Close()
+	var client net.Conn
+	east.pods["gw"].Do(func() { client, err = net.DialTimeout("tcp4", at, 5*time.Second) })
+	require.NoError(t, err)
+	defer client.Close()
+	server, err := l.Accept()
+	require.NoError(t, err)
+	defer server.Close()
+	west.sync(t, east)
+	require.Contains(t, west.nodes["gw"].Run("nft list chain ip submariner-route-antispoof closed"), "drop")
+	_, err = client.Write([]byte("GET"))
+	require.NoError(t, err)
+	require.NoError(t, server.SetReadDeadline(time.Now().Add(time.Second)))
+	_, err = server.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 // Nodes connect to other clusters from any port, also from those of their agents.

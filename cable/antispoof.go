@@ -200,9 +200,9 @@ func deviceNames(arguments []string) (out []string) {
 //   - a gateway forwards nothing from another gateway of this cluster to a cable that comes from another cluster, for the
 //     same reason;
 //   - an answer to a ping reaches the node if it has asked for it;
-//   - other clusters open no connections to the ports of metrics and probes: the node has an address
-//     in the pod network, and some CNIs carry packets to it on devices of their own. On our devices nothing
-//     does: the gateway agent may know a cluster before the route agent does.
+//   - from other clusters, nothing but answers reaches the ports of metrics and probes: the node has an address
+//     in the pod network, and some CNIs carry packets to it on devices of their own. On our devices nothing else
+//     does at all: the gateway agent may know a cluster before the route agent does.
 func (n Intra) antispoof() dataplane.Antispoof {
 	a := dataplane.Antispoof{
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},

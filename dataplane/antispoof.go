@@ -33,8 +33,8 @@ type Antispoof struct {
 	// Unforwarded are networks to which this node forwards nothing.
 	Unforwarded []netip.Prefix
 	// Remote are networks whose packets must arrive on one of the devices In, if there are any.
-	// Neither they nor Unforwarded open connections to the TCP ports Closed of this node, and nothing that arrives on the
-	// devices ClosedOn does.
+	// Neither they nor Unforwarded reach the TCP ports Closed of this node, and nothing that arrives on the
+	// devices ClosedOn does, except answers to connections that the node has opened from these ports.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
 	// Usual are the devices among In on which such packets usually arrive.

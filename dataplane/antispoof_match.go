@@ -11,7 +11,7 @@ type Match struct {
 	UDP         bool
 	DPort       int          // destination port of UDP
 	TCPPorts    Range        // destination ports of TCP
-	Opens       bool         // the TCP packet asks for a connection: without one, nothing reaches a port on which a program listens
+	OpensNot    bool         // the TCP packet opens no connection: it is no SYN without ACK
 	Pong        bool         // the answer to a ping
 	Reply       bool         // it answers the first packet of its connection
 	Unasked     bool         // connection tracking knows no packet that this one answers
@@ -89,8 +89,8 @@ func (m Match) String() string {
 		return fmt.Sprintf("udp dport %d", m.DPort)
 	case m.TCPPorts.Max != 0:
 		return fmt.Sprintf("tcp dport %d-%d", m.TCPPorts.Min, m.TCPPorts.Max)
-	case m.Opens:
-		return "tcp flags & (syn | ack) == syn"
+	case m.OpensNot:
+		return "tcp flags & (syn | ack) != syn"
 	case m.Pong:
 		return "icmp type echo-reply"
 	case m.Reply:

@@ -196,12 +196,13 @@ func (a Antispoof) transitRules(r *antispoofRules) {
 }
 
 // closedRules close the ports of Closed to other clusters. These are also ports from which the node may connect to others
-// (net.ipv4.ip_local_port_range), whose answers must arrive.
+// (net.ipv4.ip_local_port_range): the answers arrive. No packet opens a connection as an answer to one that was before.
 func (a Antispoof) closedRules(r *antispoofRules) {
 	if a.Closed.Max == 0 {
 		return
 	}
-	r.jump(AntispoofClosed, AntispoofInput, Match{TCPPorts: a.Closed}, Match{Opens: true})
+	r.jump(AntispoofClosed, AntispoofInput, Match{TCPPorts: a.Closed})
+	r.back(AntispoofClosed, Match{Reply: true}, Match{OpensNot: true})
 	if len(a.Unforwarded) > 0 {
 		r.drop(AntispoofClosed, Match{SAddr: around(a.Unforwarded)})
 	}

@@ -55,7 +55,7 @@ func TestAntispoofRules(t *testing.T) {
 		}},
 		{"closed ports", dataplane.Antispoof{Closed: dataplane.Range{Min: 1, Max: 2}, ClosedOn: []string{"a", "b*"}, Remote: nets(1), Unforwarded: []netip.Prefix{p("240.0.0.0/8"), p("241.0.0.0/8")}}, []string{
 			"forward ip daddr 240.0.0.0/7 jump unforwarded", "unforwarded ip daddr 240.0.0.0/8 drop", "unforwarded ip daddr 241.0.0.0/8 drop",
-			"input tcp dport 1-2 tcp flags & (syn | ack) == syn jump closed", "closed ip saddr 240.0.0.0/7 drop", "closed ip saddr & 255.255.0.0 . 255.255.0.0 @masked drop",
+			"input tcp dport 1-2 jump closed", "closed ct direction reply tcp flags & (syn | ack) != syn return", "closed ip saddr 240.0.0.0/7 drop", "closed ip saddr & 255.255.0.0 . 255.255.0.0 @masked drop",
 			`closed iifname "a" drop`, `closed iifname "b*" drop`,
 		}},
 		{"answers to pings", dataplane.Antispoof{Pongs: []string{"a", "b*"}, Unforwarded: nets(1)}, []string{

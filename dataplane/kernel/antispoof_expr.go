@@ -97,11 +97,11 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Cmp{Op: expr.CmpOpGte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Min))},
 			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Max))},
 		)
-	case m.Opens:
+	case m.OpensNot:
 		return []expr.Any{
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
 			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 1, Mask: []byte{tcpSYN | tcpACK}, Xor: []byte{0}},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{tcpSYN}},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: []byte{tcpSYN}},
 		}
 	case m.Pong:
 		return append(isProtocol(unix.IPPROTO_ICMP),
@@ -219,8 +219,8 @@ func senderOf(offset, bits int, sets map[string]*nftables.Set) []expr.Any {
 	}
 }
 
-// isProtocol compares the protocol of an IPv4 packet. For a byte of the header, unlike for "meta l4proto", which is the same byte, the kernel calls no
-// function.
+// isProtocol compares the protocol of an IPv4 packet, in tables of family ip. For a byte of the header, unlike for "meta l4proto", which has the same value,
+// the kernel calls no function.
 func isProtocol(p byte) []expr.Any {
 	const reg = unix.NFT_REG_1
 	return []expr.Any{

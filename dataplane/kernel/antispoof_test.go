@@ -63,7 +63,7 @@ func TestAntispoof(t *testing.T) {
 		`iifname "subvx-*" oifname "subvx-*" udp dport 4505 accept comment`,
 		"ip saddr @clusters drop comment", "ip daddr @clusters drop comment", "rt ip nexthop @clusters drop comment",
 		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
-		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 tcp flags syn / syn,ack jump closed comment", "@masked drop comment",
+		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "ct direction reply @th,104,8 & 0x12 != 0x2 return comment", "@masked drop comment",
 		`iifname "vx-submariner" jump siblings comment`, "jump handed comment", "update @echoes { ip saddr limit rate over 500/second burst 500 packets } drop comment",
 		"type filter hook prerouting priority -450; policy accept;", `iifname "subvx-*" jump arrived comment`, "meta priority set ip saddr comment", "update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged comment", "meta priority @clusters drop comment",
 		"ip protocol icmp jump icmp comment", "jump errors comment", `iifname != "vxlan-tunnel" iifname != "subvx-*" return comment`, "@behind return comment", "meta priority set ip saddr map @peers comment",
