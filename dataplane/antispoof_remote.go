@@ -23,11 +23,12 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 		}
 	}
 	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than to find it in a set of
-	// intervals. What arrives from Remote would need the lookup and the name: so the name comes first where notRemote has accepted most other packets.
+	// intervals. What arrives from Remote would need the lookup and the name. So the names come first, unless notRemote accepts nothing by the network
+	// around Remote: then all packets of the node would be compared with names, in place of a lookup in a hash.
 	intervals, _ := a.RemoteSets()
 	a.notRemote(func(m Match) { r.accept(AntispoofIn, m) })
-	_, accepted := a.beyondRemote()
-	early := accepted || intervals != nil
+	_, beyond := a.beyondRemote()
+	early := beyond || intervals != nil
 	if early {
 		usual(AntispoofIn)
 	}
