@@ -64,7 +64,12 @@ func workloads(image string) []client.Object {
 	pod := &corev1.Pod{ObjectMeta: named("submariner-gateway-x7k2p"), Spec: corev1.PodSpec{NodeName: "gw-1"}}
 	pod.Labels = labels
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
+	globalnet := map[string]string{"app": "submariner-globalnet"}
+	agents := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: globalnet}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
+	replaced := &corev1.Pod{ObjectMeta: named("submariner-globalnet-b4m2k"), Spec: *agents.Spec.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	replaced.Labels, replaced.Spec.NodeName, replaced.Spec.Containers[0].Image = globalnet, "gw-1", "quay.io/submariner/subctl:v0.0.9"
 	return []client.Object{
+		&appsv1.Deployment{ObjectMeta: named("submariner-globalnet"), Spec: appsv1.DeploymentSpec{Template: agents}}, replaced,
 		&appsv1.DaemonSet{ObjectMeta: named("submariner-gateway"), Spec: appsv1.DaemonSetSpec{Template: template}},
 		&appsv1.Deployment{ObjectMeta: named("extra"), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "extra"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "registry.test:5000/a/b"}}}}}},
 		pod,

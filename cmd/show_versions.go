@@ -13,8 +13,8 @@ import (
 	"subctl/internal/words"
 )
 
-const versionsLong = `CONFIGURED is the version in the image, RUNNING lists the versions that the agents report,
-and ARCH the processor architectures of their nodes.`
+const versionsLong = `CONFIGURED is the version in the image, RUNNING lists the versions that the agents report (of
+the globalnet agent, those of the images of its pods), and ARCH the processor architectures of their nodes.`
 
 // unavailable is the version of a component that reports none.
 const unavailable = "Unavailable"
@@ -55,7 +55,7 @@ func versionRows(s look.Site) []versionRow {
 		if len(pod.Spec.Containers) == 0 {
 			return
 		}
-		r := versionRow{Cluster: s.Name, Component: name, Running: running(s, name), Arch: architectures(s, pod.Labels)}
+		r := versionRow{Cluster: s.Name, Component: name, Running: running(s, name, pod.Labels), Arch: architectures(s, pod.Labels)}
 		r.Repository, r.Configured = splitImage(pod.Spec.Containers[0].Image)
 		rows = append(rows, r)
 	}
@@ -69,8 +69,9 @@ func versionRows(s look.Site) []versionRow {
 	return rows
 }
 
-// running returns the versions that the agents of a component report.
-func running(s look.Site, component string) []string {
+// running returns the versions that the agents of a component report. The globalnet agent reports none: it is those of the images of the running pods
+// with the labels.
+func running(s look.Site, component string, template map[string]string) []string {
 	found := []string{}
 	switch component {
 	case "submariner-gateway":
@@ -80,6 +81,13 @@ func running(s look.Site, component string) []string {
 	case "submariner-routeagent":
 		for _, ra := range s.RouteAgents {
 			found = append(found, ra.Status.Version)
+		}
+	default:
+		for _, p := range podsWith(s, template) {
+			if p.Status.Phase == corev1.PodRunning && len(p.Spec.Containers) > 0 {
+				_, version := splitImage(p.Spec.Containers[0].Image)
+				found = append(found, version)
+			}
 		}
 	}
 	return words.Distinct(found)
@@ -91,14 +99,22 @@ func architectures(s look.Site, template map[string]string) []string {
 	for _, n := range s.Nodes {
 		arch[n.Name] = n.Labels[corev1.LabelArchStable]
 	}
-	selector := labels.SelectorFromSet(template)
 	found := []string{}
-	for _, p := range s.Pods {
-		if selector.Matches(labels.Set(p.Labels)) {
-			found = append(found, arch[p.Spec.NodeName])
-		}
+	for _, p := range podsWith(s, template) {
+		found = append(found, arch[p.Spec.NodeName])
 	}
 	return words.Distinct(found)
+}
+
+// podsWith returns the pods with the labels.
+func podsWith(s look.Site, template map[string]string) (out []corev1.Pod) {
+	selector := labels.SelectorFromSet(template)
+	for _, p := range s.Pods {
+		if selector.Matches(labels.Set(p.Labels)) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // splitImage splits the name of an image into repository, and tag or digest.
