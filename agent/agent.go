@@ -73,7 +73,7 @@ type agent struct {
 	pace    *rate.Limiter      // of loops
 	reports client.Reader      // of the API server itself, for recall
 	events  events.EventRecorder
-	told    map[types.UID]bool // the objects of the last mesh.Report.Warn
+	told    map[string]bool // the warnings of the last report, by UID and type of condition
 	meters  *meters
 
 	node sync.Mutex     // held while the node is read and changed

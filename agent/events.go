@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
@@ -57,11 +56,12 @@ func (a *agent) warn(about client.Object, c metav1.Condition) {
 	}
 }
 
-// warnOf writes Events about objects that no Event was written about by the last report, and returns the UIDs of all of them.
-func (a *agent) warnOf(all []mesh.Warning) map[types.UID]bool {
-	told := make(map[types.UID]bool, len(all))
+// warnOf writes Events about warnings that the last report did not have, and returns what a.told is from now on.
+func (a *agent) warnOf(all []mesh.Warning) map[string]bool {
+	told := make(map[string]bool, len(all))
 	for _, w := range all {
-		if told[w.About.GetUID()] = true; !a.told[w.About.GetUID()] {
+		name := string(w.About.GetUID()) + " " + w.Condition.Type
+		if told[name] = true; !a.told[name] {
 			a.warn(w.About, w.Condition)
 		}
 	}
