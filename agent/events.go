@@ -35,16 +35,13 @@ func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
 	}
 }
 
-// conditionsOf returns the conditions of an object that agents report; nil if it has none. A ServiceExport, whose kind is not ours, waits most of the time when
-// it is not Ready: for the address that it is about to get, or for pods.
+// conditionsOf returns the conditions of an object that agents report; nil if it has none. Of a ServiceExport, those are left out that only say that it waits.
 func conditionsOf(o client.Object) []metav1.Condition {
 	switch o := o.(type) {
 	case conditioned:
 		return o.GetConditions()
 	case *mcsv1alpha1.ServiceExport:
-		return slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c metav1.Condition) bool {
-			return c.Reason == string(mcsv1alpha1.ServiceExportReasonPending) || c.Reason == mesh.ReasonNoEndpoints
-		})
+		return slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c metav1.Condition) bool { return mesh.Passing(c.Reason) })
 	}
 	return nil
 }
