@@ -43,7 +43,9 @@ func newWriter(t *testing.T) *writer {
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 			return answer(o)
 		},
-		Delete: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.DeleteOption) error { return answer(o) },
+		Delete: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.DeleteOption) error {
+			return answer(o)
+		},
 	})
 	return w
 }
