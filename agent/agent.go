@@ -73,7 +73,7 @@ type agent struct {
 	pace    *rate.Limiter      // of loops
 	reports client.Reader      // of the API server itself, for recall
 	events  events.EventRecorder
-	told    map[types.UID]bool // the objects of the last mesh.Report.Warn
+	told    map[string]bool // the warnings of the last report, by UID and type of condition
 	meters  *meters
 
 	node sync.Mutex     // held while the node is read and changed
@@ -86,9 +86,7 @@ type agent struct {
 	memory     *mesh.Memory                 // nil until recall has read it
 	fault      alarm.Alarm                  // what keeps the loop from its work
 	warned     map[string][sha256.Size]byte // digests of the messages of the conditions that are False, as they were logged
-	updated    updates                      // whose statuses were updated
-	deleted    updates
-	noted      notes
+	recent     recent                       // what report has written
 	targets    map[string]dataplane.Target
 	done       atomic.Int64 // when the last loop ended, Unix nanoseconds
 	synced     atomic.Bool  // whether the node held the plan, except single cables

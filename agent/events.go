@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
@@ -36,16 +35,13 @@ func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
 	}
 }
 
-// conditionsOf returns the conditions of an object that agents report; nil if it has none. A ServiceExport, whose kind is not ours, waits most of the time when
-// it is not Ready: for the address that it is about to get, or for pods.
+// conditionsOf returns the conditions of an object that agents report; nil if it has none. Of a ServiceExport, those are left out that only say that it waits.
 func conditionsOf(o client.Object) []metav1.Condition {
 	switch o := o.(type) {
 	case conditioned:
 		return o.GetConditions()
 	case *mcsv1alpha1.ServiceExport:
-		return slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c metav1.Condition) bool {
-			return c.Reason == string(mcsv1alpha1.ServiceExportReasonPending) || c.Reason == mesh.ReasonNoEndpoints
-		})
+		return slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c metav1.Condition) bool { return mesh.Passing(c.Reason) })
 	}
 	return nil
 }
@@ -57,11 +53,12 @@ func (a *agent) warn(about client.Object, c metav1.Condition) {
 	}
 }
 
-// warnOf writes Events about objects that no Event was written about by the last report, and returns the UIDs of all of them.
-func (a *agent) warnOf(all []mesh.Warning) map[types.UID]bool {
-	told := make(map[types.UID]bool, len(all))
+// warnOf writes Events about warnings that the last report did not have, and returns what a.told is from now on.
+func (a *agent) warnOf(all []mesh.Warning) map[string]bool {
+	told := make(map[string]bool, len(all))
 	for _, w := range all {
-		if told[w.About.GetUID()] = true; !a.told[w.About.GetUID()] {
+		name := string(w.About.GetUID()) + " " + w.Condition.Type
+		if told[name] = true; !a.told[name] {
 			a.warn(w.About, w.Condition)
 		}
 	}

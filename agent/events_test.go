@@ -11,15 +11,18 @@ import (
 	"subctl/agent/mesh"
 )
 
-// An object is warned of once, and again after it was right.
+// A warning about an object is one Event, and another one after the object was right.
 func TestWarningsOfAReport(t *testing.T) {
 	told := &recorder{}
 	a := &agent{events: told}
+	warning := func(name, kind, reason string) mesh.Warning {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		return mesh.Warning{About: pod, Condition: metav1.Condition{Type: kind, Reason: reason, Message: "correct it"}}
+	}
 	report := func(names ...string) {
 		var all []mesh.Warning
 		for _, name := range names {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
-			all = append(all, mesh.Warning{About: pod, Condition: metav1.Condition{Type: "T", Reason: "Wrong", Message: "correct it"}})
+			all = append(all, warning(name, "T", "Wrong"))
 		}
 		a.told = a.warnOf(all)
 	}
@@ -29,4 +32,11 @@ func TestWarningsOfAReport(t *testing.T) {
 	report("b")
 	report("a", "b")
 	require.Len(t, told.got, 3)
+	told.got = nil
+	odd, waits := warning("c", "OwnGlobalIP", "InvalidInput"), warning("c", "Allocated", "IPPoolAllocationFailed")
+	a.told = a.warnOf([]mesh.Warning{odd})
+	for range 2 {
+		a.told = a.warnOf([]mesh.Warning{odd, waits})
+	}
+	require.Equal(t, []recorded{{"c", "Warning InvalidInput", "correct it"}, {"c", "Warning IPPoolAllocationFailed", "correct it"}}, told.got, "two warnings about one pod")
 }

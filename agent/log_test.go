@@ -6,12 +6,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -131,24 +129,4 @@ func TestHostileConditions(t *testing.T) {
 		say("a", fmt.Sprint(i), "no")
 	}
 	require.LessOrEqual(t, len(w.warned), mostWarned+1)
-}
-
-// A status that was written is not written again while the cache has the object as it was before.
-func TestStatusesAreNotWrittenTwice(t *testing.T) {
-	var u updates
-	object := func(uid, version string) mesh.Object {
-		return &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}}
-	}
-	require.Len(t, u.without([]mesh.Object{object("a", "1"), object("b", "1")}), 2)
-	u.note("a", "1")
-	require.Equal(t, []mesh.Object{object("b", "1")}, u.without([]mesh.Object{object("a", "1"), object("b", "1")}))
-	require.Len(t, u.without([]mesh.Object{object("a", "2")}), 1)
-	u.versions["a"] = updated{"1", time.Now().Add(-behind)}
-	require.Len(t, u.without([]mesh.Object{object("a", "1")}), 1, "the cluster was restored")
-	for i := range mostUpdates + 10 {
-		u.note(types.UID(fmt.Sprint(i)), "1")
-	}
-	require.LessOrEqual(t, len(u.versions), mostUpdates)
-	u.without(nil)
-	require.Empty(t, u.versions, "nothing is left to write")
 }

@@ -24,76 +24,103 @@ const reportTimeout = 5 * time.Second
 
 // report writes to the API server, and Events about what has become False. It returns the time after which the loop has to run again, even if nothing
 // changes; 0 for never.
-func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) (time.Duration, error) {
+func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	owner := kube.FieldOwner + "-" + a.Role.Name
-	err := a.each(r.Apply, func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) })
+	err = a.each(r.Apply, func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) })
 	a.meters.reported(r, out)
 	err = errors.Join(err, a.each(r.Status, func(o mesh.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
-	r.UpdateStatus = a.updated.without(r.UpdateStatus)
-	err = errors.Join(err, a.each(r.UpdateStatus, func(o mesh.Object) error {
-		version := o.GetResourceVersion()
-		err := a.Client.Status().Update(ctx, o)
-		switch {
-		case err == nil:
-			a.updated.note(o.GetUID(), version)
-		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
-			return fmt.Errorf("updating the status of %s: %w", client.ObjectKeyFromObject(o), err)
+	again = r.Again
+	once := func(doing string, objs []mesh.Object, write func(mesh.Object) error) []mesh.Object {
+		due, left := a.recent.due(doing, objs)
+		if left > 0 && (again == 0 || left < again) {
+			again = left
 		}
-		return nil
-	}))
+		err = errors.Join(err, a.each(due, func(o mesh.Object) error { return a.recent.write(doing, o, write) }))
+		return due
+	}
+	r.UpdateStatus = once("updating the status of", r.UpdateStatus, func(o mesh.Object) error { return a.Client.Status().Update(ctx, o) })
 	err = errors.Join(err, a.each(r.Update, func(o mesh.Object) error {
 		if err := a.Client.Update(ctx, o); err != nil {
 			return fmt.Errorf("updating %s: %w", client.ObjectKeyFromObject(o), err)
 		}
 		return nil
 	}))
-	err = errors.Join(err, a.each(a.deleted.without(r.Delete), func(o mesh.Object) error {
-		if err := a.Client.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(o), err)
-		}
-		a.deleted.note(o.GetUID(), o.GetResourceVersion())
-		return nil
-	}))
-	annotate := a.noted.without(r.Annotate)
-	err = errors.Join(err, a.each(annotate, func(o mesh.Object) error { return a.annotate(ctx, o) }))
+	once("deleting", r.Delete, func(o mesh.Object) error { return a.Client.Delete(ctx, o) })
+	once("annotating", r.Annotate, func(o mesh.Object) error { return a.annotate(ctx, o) })
 	a.told = a.warnOf(r.Warn)
 	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
-	switch {
-	case r.More:
-		return loopPause, err
-	case len(annotate) < len(r.Annotate) && r.Again == 0:
-		return repeatAfter, err
+	if r.More {
+		again = loopPause
 	}
-	return r.Again, err
+	return again, err
 }
 
-// notes are the annotations that were written a moment ago, by kind and name of the object. The cache may not have them yet; if it still does not after
-// repeatAfter, somebody has changed them.
-type notes map[string]noted
+// behind is the maximum age of the cache. An object that was written and has had its old state for longer was changed back by somebody, or restored together
+// with the whole cluster.
+const behind = 10 * time.Second
 
-// noted are the annotations of an object, and when they were written.
-type noted struct {
-	annotations map[string]string
-	at          time.Time
+// recent are the writes that are younger than behind. The cache may not have them yet: to repeat them would be in vain, or a conflict. The zero value is
+// ready to use.
+type recent struct {
+	mu     sync.Mutex
+	writes map[string]written // by what was done to which object
 }
 
-const repeatAfter = time.Second
+// written is a write to an object.
+type written struct {
+	state string // see stateOf
+	at    time.Time
+}
 
-// without returns the objects whose annotations were not written a moment ago, and notes that these are written now.
-func (n *notes) without(objs []mesh.Object) (out []mesh.Object) {
-	still := notes{}
+// due returns the objects without those that were written a moment ago, and the time after which the first of those is written again; 0 if there are none.
+func (r *recent) due(doing string, objs []mesh.Object) (due []mesh.Object, left time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(r.writes, func(_ string, w written) bool { return now.Sub(w.at) >= behind })
 	for _, o := range objs {
-		key := kube.KindOf(o) + " " + client.ObjectKeyFromObject(o).String() + " " + string(o.GetUID())
-		last := (*n)[key]
-		if time.Since(last.at) >= repeatAfter || !maps.Equal(last.annotations, o.GetAnnotations()) {
-			out, last = append(out, o), noted{o.GetAnnotations(), time.Now()}
+		last, is := r.writes[writeOf(doing, o)]
+		if !is || last.state != stateOf(o) {
+			due = append(due, o)
+		} else if rest := behind - now.Sub(last.at); left == 0 || rest < left {
+			left = rest
 		}
-		still[key] = last
 	}
-	*n = still
-	return out
+	return due, left
+}
+
+// write writes an object. An object that somebody else has changed or deleted meanwhile is left as it is: that leads to another report.
+func (r *recent) write(doing string, o mesh.Object, write func(mesh.Object) error) error {
+	name, state := writeOf(doing, o), stateOf(o) // before the answer is in the object
+	err := write(o)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s %s: %w", doing, kube.KindOf(o), client.ObjectKeyFromObject(o), err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.writes == nil {
+		r.writes = map[string]written{}
+	}
+	r.writes[name] = written{state, time.Now()}
+	return nil
+}
+
+// writeOf returns what is done to which object.
+func writeOf(doing string, o mesh.Object) string {
+	return fmt.Sprint(doing, " ", kube.KindOf(o), " ", client.ObjectKeyFromObject(o), " ", o.GetUID())
+}
+
+// stateOf returns what tells whether a write repeats the last one: the version that it replaces, or the annotations of an object that has nothing else.
+func stateOf(o mesh.Object) string {
+	if version := o.GetResourceVersion(); version != "" {
+		return version
+	}
+	return fmt.Sprint(o.GetAnnotations())
 }
 
 // annotate sets the annotations of an object, and removes those that are empty. It patches the status subresource: the API server accepts annotations
@@ -113,52 +140,7 @@ func (a *agent) annotate(ctx context.Context, o mesh.Object) error {
 	if err != nil {
 		return err
 	}
-	err = a.Client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.fieldOwner()))
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("annotating %s %s: %w", kube.KindOf(o), client.ObjectKeyFromObject(o), err)
-	}
-	return nil
-}
-
-// updates are the objects whose statuses were updated, or that were deleted, and the versions that they had before. The cache may not yet have what was written
-// a moment ago: to write it again would be a conflict.
-type updates struct {
-	mu       sync.Mutex
-	versions map[types.UID]updated
-}
-
-// updated is the version of an object before it was written, and when that was.
-type updated struct {
-	version string
-	at      time.Time
-}
-
-// behind is the maximum age of the cache. An object that has its old version for longer was restored, together with the whole cluster.
-const behind = 10 * time.Second
-
-// mostUpdates bounds what is remembered. What is forgotten may lead to a conflict.
-const mostUpdates = 100_000
-
-func (u *updates) note(uid types.UID, version string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.versions == nil || len(u.versions) >= mostUpdates {
-		u.versions = map[types.UID]updated{}
-	}
-	u.versions[uid] = updated{version, time.Now()}
-}
-
-// without returns the objects without those that were written at the version that they still have.
-func (u *updates) without(objs []mesh.Object) []mesh.Object {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(objs) == 0 {
-		u.versions = nil
-	}
-	return slices.DeleteFunc(objs, func(o mesh.Object) bool {
-		last, is := u.versions[o.GetUID()]
-		return is && last.version == o.GetResourceVersion() && time.Since(last.at) < behind
-	})
+	return a.Client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.fieldOwner()))
 }
 
 // each writes objects, as many at a time as the agent may.

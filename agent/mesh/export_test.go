@@ -245,4 +245,10 @@ func TestExportsComeAndGo(t *testing.T) {
 	require.Equal(t, []string{"NoService", "Pending"}, written)
 	require.Zero(t, loop())
 	require.Len(t, written, 2)
+
+	t.Log("a Service that cannot be exported is a mistake that lasts")
+	written = nil
+	c.add(shopService("outside", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}), shopExport("outside"))
+	require.Zero(t, loop())
+	require.Equal(t, []string{"InvalidServiceType", "Pending"}, written)
 }

@@ -77,7 +77,7 @@ func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Con
 
 // settleTime is how long an export must lack something before its conditions say so. Whoever exports a Service gets its address within this time, and
 // whoever deletes a Service mostly deletes the ServiceExport next: to write the moment between would double the work of the API server, and users would
-// get an Event about it.
+// get an Event that there is no Service.
 const settleTime = time.Second
 
 // exportStatuses determines the ServiceExports whose conditions change. Valid reports whether the Service can be
@@ -90,7 +90,7 @@ func (a *Addresses) exportStatuses(s Snapshot) {
 		if !changed {
 			continue
 		}
-		if ready := meta.FindStatusCondition(all, string(mcsv1alpha1.ServiceExportConditionReady)); ready != nil && mayPass(ready.Reason) {
+		if mayPass(all) {
 			since, known := s.Lacking[e.object.uid]
 			if !known {
 				since = s.Now
@@ -107,8 +107,15 @@ func (a *Addresses) exportStatuses(s Snapshot) {
 	}
 }
 
-// mayPass reports whether an export that is not ready for a reason may soon be ready, or gone.
-func mayPass(reason string) bool {
+// mayPass reports whether an export with these conditions may soon have others, or be gone. The type of a Service mostly stays.
+func mayPass(all []metav1.Condition) bool {
+	valid := meta.FindStatusCondition(all, string(mcsv1alpha1.ServiceExportConditionValid))
+	ready := meta.FindStatusCondition(all, string(mcsv1alpha1.ServiceExportConditionReady))
+	return valid != nil && valid.Reason != string(mcsv1alpha1.ServiceExportReasonInvalidServiceType) && ready != nil && Passing(ready.Reason)
+}
+
+// Passing reports whether an export that is not Ready for a reason mostly waits: for a Service, endpoints or an address that it is about to get.
+func Passing(reason string) bool {
 	return reason == string(mcsv1alpha1.ServiceExportReasonPending) || reason == ReasonNoEndpoints
 }
 

@@ -8,20 +8,21 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// maxOdd is the maximum number of annotations without effect that are reported, and of pods that wait for an address: users of namespaces decide how many there are.
-const maxOdd = 1000
+// maxWarnings is the maximum number of Warnings about annotations without effect, and of those about pods that wait for an address: users of namespaces decide
+// how many there are.
+const maxWarnings = 1000
 
 // ownPods gives the pods that ask for it addresses of their own.
 func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 	all := map[string]bool{}
 	for _, n := range List[*corev1.Namespace](s) {
 		all[n.Name] = asksForOwn(n)
-		if asksOddly(n) && len(w.odd) < maxOdd {
+		if asksOddly(n) && len(w.odd) < maxWarnings {
 			w.odd = append(w.odd, n)
 		}
 	}
 	for _, p := range pods {
-		if p.odd && len(w.odd) < maxOdd {
+		if p.odd && len(w.odd) < maxWarnings {
 			w.odd = append(w.odd, podOf(p))
 		}
 		if p.own || all[p.GetNamespace()] {
@@ -30,14 +31,14 @@ func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 	}
 }
 
-// waitingPods returns warnings about pods that wait for an address of their own, at most maxOdd: users look at their pods, and not at what stands for them.
+// waitingPods returns warnings about pods that wait for an address of their own, at most maxWarnings: users look at their pods, and not at what stands for them.
 func (a *Addresses) waitingPods() (out []Warning) {
 	for _, k := range a.wanted.ingress {
 		p, is := k.owner.(*slimPod)
 		if !is || k.at < 0 || a.ingress[k.at].missing == 0 {
 			continue
 		}
-		if out = append(out, Warning{podOf(p), metav1.Condition{Type: submarinerv1.ConditionAllocated, Reason: submarinerv1.ReasonPoolExhausted, Message: poolExhausted(1)}}); len(out) == maxOdd {
+		if out = append(out, Warning{podOf(p), metav1.Condition{Type: submarinerv1.ConditionAllocated, Reason: submarinerv1.ReasonPoolExhausted, Message: poolExhausted(1)}}); len(out) == maxWarnings {
 			break
 		}
 	}

@@ -94,7 +94,7 @@ type Report struct {
 	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed
 	// since it was read is not overwritten.
 	Update []Object
-	// Warn are warnings about objects that have no condition for them. Each object is warned of once.
+	// Warn are warnings about objects that have no condition for them. Each leads to one Event.
 	Warn []Warning
 }
 

@@ -24,7 +24,7 @@ type wanted struct {
 	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
 	gateways  []string // names of the gateway nodes that are not to be drained, sorted, if several may be active
 	exports   []export
-	odd       []Object // pods and namespaces whose annotation has no effect, at most maxOdd
+	odd       []Object // pods and namespaces whose annotation has no effect, at most maxWarnings
 
 	have    []*slimIngress // all GlobalIngressIPs, sorted
 	wants   []int32        // by GlobalIngressIP that there is: the number of its want, plus 1; 0 for none

@@ -98,13 +98,13 @@ func globalChurn(t *testing.T) {
 	server := "http://" + globalIP(t, "cluster2", "web")
 	stop := watchHolders(t, c)
 	since := time.Now()
-	made, ran := 0, 0
+	made, ran := 0, 0 // Services and pods, in all runs
 	var rate float64
 	lossless(t, 1, func() map[string]lost {
 		out := startStream(t, podOn(t, "cluster1", "web", worker(t, "cluster1")), service(t, "cluster2"))
 		last := overlapping()[len(overlapping())-1]
 		in := startStream(t, podOn(t, last, "web", worker(t, last)), service(t, "cluster1"))
-		made, ran = 0, 0
+		enough := made + stay // the names of a run that is repeated are new: pods of the run before may still be there
 		var mu sync.Mutex
 		var there [][]client.Object
 		var all sync.WaitGroup
@@ -112,8 +112,8 @@ func globalChurn(t *testing.T) {
 		atOnce := make(chan bool, 16) // requests to a busy API server take long
 		const each = (4*podOf + 2) * time.Second / (podOf * perSecond)
 		began := time.Now()
-		for next := began; made < stay || time.Since(began) < seconds*time.Second; next = next.Add(each) {
-			if made == stay { // from now on, as many go as come
+		for next := began; made < enough || time.Since(began) < seconds*time.Second; next = next.Add(each) {
+			if made == enough { // from now on, as many go as come
 				began, next = time.Now(), time.Now()
 				changes.Store(0)
 			}
