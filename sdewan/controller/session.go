@@ -197,7 +197,8 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		}
 		began := time.Now()
 		err = s.send(ctx, key, o)
-		refused, hung := restclient.ClassOf(err) == restclient.Rejected, restclient.TimedOut(err) && s.alive(ctx)
+		refused := restclient.ClassOf(err) == restclient.Rejected
+		hung := restclient.TimedOut(err) && s.alive(ctx) // if the connection was closed, the CNF may have ended, and lost what it had
 		if hung || !refused && restclient.CodeOf(err) >= http.StatusInternalServerError {
 			refused = true
 			s.failed(key, o, err, hung)
@@ -276,10 +277,10 @@ func (s *session) failed(key id, o op, err error, hung bool) {
 	delete(s.before, key)
 }
 
-// alive reports whether the CNF answers at all.
+// alive reports whether the CNF answers at all, be it that it has failed.
 func (s *session) alive(ctx context.Context) bool {
 	_, err := s.api.Effect(ctx)
-	return err == nil
+	return err == nil || restclient.CodeOf(err) != 0
 }
 
 // holds reports whether a CNF that returned item holds an object.

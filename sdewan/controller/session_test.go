@@ -3,6 +3,7 @@ package controller
 import (
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -89,11 +90,20 @@ func TestRefusalIsToldWhenFinal(t *testing.T) {
 // restarted.
 func TestHostileHangingObject(t *testing.T) {
 	b := newBoxWithin(t, 500*time.Millisecond)
-	var sent []string
+	var mu sync.Mutex
+	var log []string
+	sent := func() (names []string) { // since the last call
+		mu.Lock()
+		defer mu.Unlock()
+		names, log = log, nil
+		return names
+	}
 	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 		name := about(r)
 		if name != "" {
-			sent = append(sent, name)
+			mu.Lock()
+			log = append(log, name)
+			mu.Unlock()
 		}
 		if name != "bad" {
 			return false
@@ -108,11 +118,11 @@ func TestHostileHangingObject(t *testing.T) {
 	require.Equal(t, []string{"a"}, b.EffectiveNames(rest.Policies))
 	require.Equal(t, []string{"r"}, b.EffectiveNames(rest.Rules))
 	require.Equal(t, []string{"z"}, b.EffectiveNames(rest.Zones))
-	sent = nil
+	sent()
 	b.Writes()
 	all := want(policy("bad"), policy("a"), mwan3("r", "a", "1"), &rest.Zone{Name: "z2", Network: []string{"net1"}})
 	require.Len(t, b.sync(all).refused, 1)
-	require.Equal(t, []string{"z2", "z", "bad"}, sent)
+	require.Equal(t, []string{"z2", "z", "bad"}, sent())
 	require.NotContains(t, b.Writes(), "restart mwan3", "nothing has changed")
 	b.Put(rest.Policies, policy("bad"))
 	require.Empty(t, b.sync(all).refused)
@@ -121,15 +131,35 @@ func TestHostileHangingObject(t *testing.T) {
 	require.Empty(t, b.Writes())
 }
 
+// Nor does such an object stop the others if the CNF says of its status only that it has failed.
+func TestHangingObjectAndBrokenStatus(t *testing.T) {
+	b := newBoxWithin(t, 500*time.Millisecond)
+	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case about(r) == "bad":
+			<-r.Context().Done()
+		case r.URL.Path == rest.StatusPath("effect"):
+			http.Error(w, "no", http.StatusInternalServerError)
+		default:
+			return false
+		}
+		return true
+	})
+	_, err := b.memory.sync(t.Context(), b.client, want(policy("bad"), policy("a")), func(string) bool { return false }, untold)
+	require.ErrorContains(t, err, "reading its status: the CNF answers 500")
+	require.Equal(t, []string{"a"}, b.Names(rest.Policies))
+}
+
 // A CNF that answers about no object ends a sync soon. So does one that answers nothing any more: that is no reason to try an object last.
 func TestHostileHangingCNF(t *testing.T) {
 	b := newBoxWithin(t, 500*time.Millisecond)
-	hung, dead := 0, false
+	var hung atomic.Int64
+	var dead atomic.Bool
 	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
-		if about(r) == "" && (!dead || hung == 0 || r.URL.Path == rest.Base) {
+		if about(r) == "" && (!dead.Load() || hung.Load() == 0 || r.URL.Path == rest.Base) {
 			return false
 		}
-		hung++
+		hung.Add(1)
 		<-r.Context().Done()
 		return true
 	})
@@ -138,20 +168,21 @@ func TestHostileHangingCNF(t *testing.T) {
 	require.Len(t, s.refused, 2)
 	require.Len(t, s.unsent, 3)
 	require.ErrorContains(t, s.stopped, "the CNF did not answer when it was sent 2 objects")
-	require.Equal(t, maxHangs, hung)
+	require.EqualValues(t, maxHangs, hung.Load())
 	s = b.sync(all)
 	require.Len(t, s.refused, 4, "two others")
 	require.Equal(t, map[id]bool{{rest.Zones, "z"}: true}, s.unsent)
 
-	hung, dead = 0, true
+	hung.Store(0)
+	dead.Store(true)
 	_, err := b.memory.sync(t.Context(), b.client, all[:2], func(string) bool { return false }, untold)
 	require.ErrorContains(t, err, "the CNF does not answer: it took too long")
 	require.Len(t, b.memory.refusals, 4, "they are tried last again")
 
 	b.memory = newMemory()
-	hung = 0
+	hung.Store(0)
 	_, err = b.memory.sync(t.Context(), b.client, all, func(string) bool { return false }, untold)
 	require.ErrorContains(t, err, "changing mwan3/policies/a: the CNF does not answer: it took too long")
-	require.Equal(t, 2, hung)
+	require.EqualValues(t, 2, hung.Load())
 	require.Empty(t, b.memory.refusals)
 }
