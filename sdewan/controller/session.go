@@ -158,8 +158,8 @@ func (s *session) list(ctx context.Context, d desire) error {
 	if size > maxHeld {
 		return fmt.Errorf("reading %s: the CNF has objects of more than %d MiB altogether", d.collection, maxHeld>>20)
 	}
-	for key := range s.refusals {
-		if key.collection == d.collection && !have.has(key.name) && !slices.ContainsFunc(d.objects, func(w wanted) bool { return w.object.GetName() == key.name }) {
+	for key, r := range s.refusals {
+		if key.collection == d.collection && s.done(d, key.name, r) {
 			delete(s.refusals, key)
 		}
 	}
@@ -177,6 +177,20 @@ func (s *session) list(ctx context.Context, d desire) error {
 		}
 	}
 	return nil
+}
+
+// done reports whether a refusal no longer matters: the object is neither on the CNF nor wanted, or there was no answer and the CNF holds what it was sent.
+func (s *session) done(d desire, name string, r refusal) bool {
+	have := s.have[d.collection]
+	at, exists := have.first[name]
+	if exists && (!r.hung || r.verb == move) {
+		return false
+	}
+	i := slices.IndexFunc(d.objects, func(w wanted) bool { return w.object.GetName() == name })
+	if i < 0 || !exists {
+		return i < 0 && !exists
+	}
+	return r.sent == digest(d.objects[i].object) && s.holds(d.collection, d.objects[i], have.items[at])
 }
 
 // carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses,

@@ -129,6 +129,13 @@ func TestHostileHangingObject(t *testing.T) {
 	require.Equal(t, []string{"restart mwan3"}, b.Writes())
 	b.sync(all)
 	require.Empty(t, b.Writes())
+
+	// What was done is no longer tried last.
+	b.Answer(func(http.ResponseWriter, *http.Request) bool { return false })
+	require.NoError(t, b.client.Delete(t.Context(), rest.Policies, "bad"))
+	b.Writes()
+	require.Empty(t, b.sync(want(policy("bad"), policy("a"), mwan3("r", "a", "1"), &rest.Zone{Name: "z3", Network: []string{"net1"}})).refused)
+	require.Equal(t, []string{"POST mwan3/policies", "POST firewall/zones"}, b.Writes()[:2])
 }
 
 // Nor does such an object stop the others if the CNF says of its status only that it has failed.
