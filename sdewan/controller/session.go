@@ -35,19 +35,19 @@ type session struct {
 	*memory
 	api     api
 	desires []desire
+	options syncOptions
 	synced
-	before   map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
-	stale    []desire               // collections to be read before they are compared
-	failures int                    // answers of 5xx in this round, and missing ones
-	hangs    int                    // missing answers
-	start    int                    // memory.tries at the beginning
-	retry    map[id]bool            // what was refused in earlier sessions, and is to be tried now
-	begun    bool                   // something was sent
-	until    time.Time              // after which no change is begun but the first one; the zero Time if there is no limit
-	retryFor time.Duration          // bounds the time for what was refused before
-	tell     func(map[id]error)     // see inform
-	news     map[id]bool            // what was refused in this session, and not told yet
-	informed time.Time              // when inform looked last, or the beginning
+	before     map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
+	stale      []desire               // collections to be read before they are compared
+	failures   int                    // answers of 5xx in this round, and missing ones
+	hangs      int                    // missing answers
+	start      int                    // memory.tries at the beginning
+	retry      map[id]bool            // what was refused in earlier sessions, and is to be tried now
+	begun      bool                   // something was sent
+	until      time.Time              // after which no change is begun but the first one; the zero Time if there is no limit
+	retryFor   time.Duration          // bounds the time for what was refused before
+	unreported map[id]bool            // what was refused in this session, and not reported yet
+	lastReport time.Time              // when reportRefusals looked last, or the beginning
 }
 
 // mayBegin reports whether there is time for one more change.
@@ -224,7 +224,7 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		case err == nil:
 			delete(s.refusals, key)
 			delete(s.doubts, key)
-			delete(s.news, key)
+			delete(s.unreported, key)
 			done++
 			s.accepted++
 			s.changes[change{l, o.verb == remove}] = s.accepted
@@ -234,14 +234,14 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		case refused:
 			s.tries++
 			s.refused[key], s.refusals[key] = err, refusal{o.verb, digest(o.object), err, hung, s.accepted, s.tries, time.Since(began)}
-			s.news[key] = true
+			s.unreported[key] = true
 			if before, ok := s.before[key]; ok && o.verb == update {
 				s.doubts[key] = before
 			}
 		default:
 			return done, fmt.Errorf("changing %s/%s: %w", l, o.name, err)
 		}
-		s.inform()
+		s.reportRefusals()
 	}
 	return done, nil
 }

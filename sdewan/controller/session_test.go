@@ -43,8 +43,8 @@ func TestRefusedIsSentOnce(t *testing.T) {
 	require.Equal(t, map[string]int{"bad1": 1, "b": 1, "bad2": 1}, sent)
 }
 
-// What a CNF refuses first, and accepts later in the same sync, is told nobody, however slowly it answers; what stays refused is.
-func TestRefusalIsToldWhenFinal(t *testing.T) {
+// What a CNF refuses first, and accepts later in the same sync, is not reported, however slowly it answers; what stays refused is.
+func TestRefusalIsReportedWhenFinal(t *testing.T) {
 	b := newBox(t)
 	var slow, full atomic.Bool
 	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
@@ -58,21 +58,21 @@ func TestRefusalIsToldWhenFinal(t *testing.T) {
 		http.Error(w, "no", http.StatusUnprocessableEntity)
 		return true
 	})
-	var told []id
+	var reported []id
 	sync := func(objects ...rest.Object) synced {
-		told = nil
-		s, err := b.memory.sync(t.Context(), b.client, want(objects...), func(string) bool { return false }, func(refused map[id]error) {
+		reported = nil
+		s, err := b.memory.sync(t.Context(), b.client, want(objects...), syncOptions{report: func(refused map[id]error) {
 			for key := range refused {
-				told = append(told, key)
+				reported = append(reported, key)
 			}
-		})
+		}})
 		require.NoError(t, err)
 		return s
 	}
 	slow.Store(true)
 	b.Put(rest.Policies, policy("old"))
 	s := sync(policy("p"), &rest.Zone{Name: "bad", Network: []string{"net1"}})
-	require.Equal(t, []id{{rest.Zones, "bad"}}, told, "old is removed, and then p is accepted")
+	require.Equal(t, []id{{rest.Zones, "bad"}}, reported, "old is removed, and then p is accepted")
 	require.Len(t, s.refused, 1)
 
 	slow.Store(false)
@@ -82,7 +82,7 @@ func TestRefusalIsToldWhenFinal(t *testing.T) {
 	full.Store(false)
 	slow.Store(true)
 	s = sync(policy("p"), mwan3("a", "p", "1"))
-	require.Empty(t, told, "p is tried last, and then its rule is accepted")
+	require.Empty(t, reported, "p is tried last, and then its rule is accepted")
 	require.Empty(t, s.refused)
 }
 
@@ -152,7 +152,7 @@ func TestHangingObjectAndBrokenStatus(t *testing.T) {
 		}
 		return true
 	})
-	_, err := b.memory.sync(t.Context(), b.client, want(policy("bad"), policy("a")), func(string) bool { return false }, untold)
+	_, err := b.memory.sync(t.Context(), b.client, want(policy("bad"), policy("a")), syncOptions{})
 	require.ErrorContains(t, err, "reading its status: the CNF answers 500")
 	require.Equal(t, []string{"a"}, b.Names(rest.Policies))
 }
@@ -182,13 +182,13 @@ func TestHostileHangingCNF(t *testing.T) {
 
 	hung.Store(0)
 	dead.Store(true)
-	_, err := b.memory.sync(t.Context(), b.client, all[:2], func(string) bool { return false }, untold)
+	_, err := b.memory.sync(t.Context(), b.client, all[:2], syncOptions{})
 	require.ErrorContains(t, err, "the CNF does not answer: it took too long")
 	require.Len(t, b.memory.refusals, 4, "they are tried last again")
 
 	b.memory = newMemory()
 	hung.Store(0)
-	_, err = b.memory.sync(t.Context(), b.client, all, func(string) bool { return false }, untold)
+	_, err = b.memory.sync(t.Context(), b.client, all, syncOptions{})
 	require.ErrorContains(t, err, "changing mwan3/policies/a: the CNF does not answer: it took too long")
 	require.EqualValues(t, 2, hung.Load())
 	require.Empty(t, b.memory.refusals)
