@@ -153,6 +153,8 @@ const (
 	UplinkUnanswered = 0x4000
 	// UplinkAnew is another bit of the connection mark: where both are set, the next packet chooses an uplink again.
 	UplinkAnew = 0x8000
+	// UplinkSpread is the bit of those that then choose as a new connection does. Without it, they keep their uplink if they could choose it again.
+	UplinkSpread = 0x10000
 	// UplinkArrivalPriority itself is the priority of the rule for packets with the mark UplinkNone, which take the main table although they arrive on an
 	// uplink. UplinkArrivalPriority, UplinkPriority and UplinkDownPriority plus the number of an uplink are the priorities of the rules for what
 	// arrives on it, for what is marked for it, and for what is marked for it while it has no route. UplinkBlackholePriority and

@@ -137,16 +137,16 @@ func (h *Host) deleteFlows(match func(original, reply dataplane.Flow) bool) erro
 	})
 }
 
-// MarkConnections sets a bit in the marks of the IPv4 connections of the calling thread's network namespace that have another one.
+// MarkConnections sets bits in the marks of the IPv4 connections of the calling thread's network namespace that have other ones.
 func MarkConnections(having, set uint32) error {
 	conn, err := netlink.Dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	dump := putMark(netlink.NetfilterHeader(unix.AF_INET), having, having|set)
+	dump := putMark(netlink.NetfilterHeader(unix.AF_INET), having, having)
 	err = changeEntries(conn, ctNew, dump, func(entry []byte) []byte {
-		if connectionMark(entry)&(having|set) != having {
+		if mark := connectionMark(entry); mark&having != having || mark&set == set {
 			return nil
 		}
 		return putMark(sameEntry(entry), set, set)

@@ -61,10 +61,10 @@ func TestHostileConnections(t *testing.T) {
 	ns.Do(func() { require.NoError(t, h.endFlows([]netip.Prefix{cidr("10.1.0.0/16")})) })
 	require.Zero(t, count("10.1.0.0/16"))
 	require.Equal(t, before, count("10.2.0.0/16"))
-	for range 2 { // a CNF marks them, and again
-		ns.Do(func() { require.NoError(t, MarkConnections(0, 0x8000)) })
+	for _, bits := range []uint32{0x8000, 0x8000, 0x18000} { // a CNF marks them, and again
+		ns.Do(func() { require.NoError(t, MarkConnections(0, bits)) })
 	}
 	ns.Do(func() {
-		require.NoError(t, h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, []byte{unix.AF_INET, 0, 0, 0}, func(m []byte) { require.Equal(t, uint32(0x8000), connectionMark(m)) }))
+		require.NoError(t, h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, []byte{unix.AF_INET, 0, 0, 0}, func(m []byte) { require.Equal(t, uint32(0x18000), connectionMark(m)) }))
 	})
 }

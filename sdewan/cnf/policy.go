@@ -120,7 +120,8 @@ func best(all []member) (out []member) {
 	return out
 }
 
-// spread adds to a chain the choice between members. A connection that has one of them keeps it. The others are counted, so that the shares are exact.
+// spread adds to a chain the choice between members. A connection that has one of them keeps it, unless it has dataplane.UplinkSpread. New connections are
+// spread by a counter, so that the shares are exact.
 // Without a member, connections are refused, as by mwan3's last resort.
 func (p *plan) spread(chain, note string, members []member, use string) {
 	switch len(members) {
@@ -138,7 +139,7 @@ func (p *plan) spread(chain, note string, members []member, use string) {
 		weights, sum = append(weights, m.weight), sum+m.weight
 		keep = append(keep, fmt.Sprintf("%#04x : goto %s%d", m.mark(), use, m.number))
 	}
-	p.table.add(chain, note, byConnection(dataplane.UplinkMask, keep))
+	p.table.add(chain, note, byConnection(dataplane.UplinkMask|dataplane.UplinkSpread, keep))
 	if sum <= smoothSlots {
 		for slot, i := range alternate(weights) {
 			slots = append(slots, fmt.Sprintf("%d : goto %s%d", slot, use, members[i].number))

@@ -25,8 +25,9 @@ import (
 //
 // A connection that has had no reply since an uplink was chosen for it has a bit for this in its mark (dataplane.UplinkUnanswered), which the first reply
 // removes. When there may be a better uplink, package agent sets another bit (dataplane.UplinkAnew), by which the next packet chooses again. Otherwise
-// retries would keep the connection where nobody answers. It keeps its uplink if the policy could choose this one again. Not every packet without an
-// answer chooses: those of a stream that nobody answers would be spread over uplinks.
+// retries would keep the connection where nobody answers. If an uplink has come online, the connection chooses as a new one does (dataplane.UplinkSpread). If
+// only policies or rules have changed, it keeps its uplink if the policy could choose this one again. Not every packet without an answer chooses: those of a
+// stream that nobody answers would be spread over uplinks.
 //
 // The value of a rule is a constant: only since Linux 6.13 can nftables combine the bits of two marks. So there are chains for
 // each uplink.
@@ -194,8 +195,11 @@ func byConnection(mask uint32, verdicts []string) string {
 // steer plans the chains that every packet passes. For a packet of a connection that has an uplink and a reply, or needs no uplink, one look at the
 // connection mark is all: throughput depends on it.
 func (p *plan) steer(ups []uplink) {
-	const all = dataplane.UplinkMask | dataplane.UplinkUnanswered | dataplane.UplinkAnew
-	setConnection := func(mark uint32) string { return fmt.Sprintf("ct mark set ct mark & %#x | %#04x", ^uint32(all), mark) }
+	const anew = dataplane.UplinkUnanswered | dataplane.UplinkAnew
+	const again = anew | dataplane.UplinkSpread
+	setConnection := func(mark uint32) string {
+		return fmt.Sprintf("ct mark set ct mark & %#x | %#04x", ^uint32(dataplane.UplinkMask|again), mark)
+	}
 	p.table.add("uplink_prerouting", "", "meta nfproto ipv4 jump uplink")
 	p.table.add("uplink_output", "", fmt.Sprintf("meta nfproto ipv4 meta mark & %#x == 0 jump uplink", dataplane.UplinkMask)) // pings that track uplinks have a mark
 	local := nets("daddr", p.connected())
@@ -219,11 +223,10 @@ func (p *plan) steer(ups []uplink) {
 	mark("blackhole", dataplane.UplinkBlackhole, false)
 	mark("unreachable", dataplane.UplinkUnreachable, false)
 	p.table.add("uplink_use_none", "", setConnection(dataplane.UplinkNone|dataplane.UplinkUnanswered))
-	p.table.add("uplink", "", byConnection(all, first))
+	p.table.add("uplink", "", byConnection(dataplane.UplinkMask|again, first))
 	p.table.add("uplink", "", byConnection(dataplane.UplinkMask, offline))
-	const anew = dataplane.UplinkUnanswered | dataplane.UplinkAnew
 	p.table.add("uplink", "", fmt.Sprintf("ct direction original ct mark & %#x == %#x jump uplink_new", anew, anew))
-	p.table.add("uplink", "", fmt.Sprintf("ct direction reply ct state established ct mark set ct mark & %#x", ^uint32(anew))) // not by an error of ICMP
+	p.table.add("uplink", "", fmt.Sprintf("ct direction reply ct state established ct mark set ct mark & %#x", ^uint32(again))) // not by an error of ICMP
 	p.table.add("uplink", "", "goto uplink_marked")
 	p.table.add("uplink_first", "", "ct state new jump uplink_new")
 	p.table.add("uplink_first", "", "goto uplink_marked")

@@ -17,15 +17,15 @@ const reportEvery = time.Second
 // early reports on rules during a sync.
 type early struct {
 	*reconciler
-	tell func(rule, problem) problem // bounds what a CNF may tell
+	limit func(rule, problem) problem // bounds how often the words of a CNF change: see steadyOf
 
 	mu    sync.Mutex
 	rules []rule // as their statuses are now
 	index map[types.UID]int
 }
 
-func (r *reconciler) early(rules []rule, tell func(rule, problem) problem) *early {
-	e := &early{reconciler: r, tell: tell, rules: append([]rule(nil), rules...), index: make(map[types.UID]int, len(rules))}
+func (r *reconciler) early(rules []rule, limit func(rule, problem) problem) *early {
+	e := &early{reconciler: r, limit: limit, rules: append([]rule(nil), rules...), index: make(map[types.UID]int, len(rules))}
 	for i, x := range rules {
 		e.index[x.GetUID()] = i
 	}
@@ -46,7 +46,7 @@ func (e *early) refused(ctx context.Context, pod string, a aim, refused map[id]e
 		if p.reason != Rejected {
 			continue
 		}
-		verdicts[x.GetUID()] = verdict{problem: e.tell(x, problem{p.reason, onPod(pod, p)})}
+		verdicts[x.GetUID()] = verdict{problem: e.limit(x, problem{p.reason, onPod(pod, p)})}
 		rules = append(rules, rule{x.DeepCopyObject().(sdewan.Rule), x.kind}) // others read x
 	}
 	_ = e.report(ctx, rules, func(x rule) verdict { return verdicts[x.GetUID()] })

@@ -137,11 +137,15 @@ func TestHealedRefusalIsNotReported(t *testing.T) {
 	p := w.policy("cnf-1", "p")
 	w.create(p)
 	w.run()
-	for !p.Status.InSync {
-		require.NoError(t, w.get(p))
-		require.False(t, slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == Rejected }))
-		time.Sleep(5 * time.Millisecond)
-	}
+	rejected := false
+	require.Eventually(t, func() bool {
+		if w.get(p) != nil {
+			return false
+		}
+		rejected = rejected || slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == Rejected })
+		return rejected || p.Status.InSync
+	}, time.Minute, 5*time.Millisecond)
+	require.False(t, rejected)
 	require.NotZero(t, refused.Load())
 	w.never(time.Second, func() error {
 		var list corev1.EventList

@@ -130,7 +130,7 @@ func TestHostileCollections(t *testing.T) {
 		name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 		fmt.Fprint(w, `{"`+name+body)
 	})
-	_, err = b.memory.sync(t.Context(), b.client, want(), func(string) bool { return false }, untold)
+	_, err = b.memory.sync(t.Context(), b.client, want(), syncOptions{})
 	require.ErrorContains(t, err, "the CNF has objects of more than 16 MiB altogether")
 	require.Equal(t, 4, asked)
 }

@@ -40,14 +40,22 @@ type synced struct {
 	ineffective map[id]string
 }
 
+// syncOptions are two functions of sync's caller. Each is nil if there is nothing to say or to hear.
+type syncOptions struct {
+	// owes reports whether a service may have to be restarted, for a pod that this controller has not seen before: another one may have changed objects, and
+	// ended before the restart.
+	owes func(service string) bool
+	// report is given what the CNF has refused for good, while the sync goes on.
+	report func(refused map[id]error)
+}
+
 // sync makes a pod hold what it should, in the order of the collections, which is that of their dependencies, and restarts
 // the services whose objects have changed. What the pod has refused in earlier syncs is tried after that, unless something has changed that may have been
 // the reason. If the context has a deadline, the last quarter of the time is for restarts: what is left then is unsent. Sync returns an error if the pod
-// did not answer; the next sync finds out how far this one got. Owes reports whether a service may have to be restarted, for a pod that this controller has
-// not seen before: another one may have changed objects, and ended before the restart. Tell is given what the CNF has refused for good while the sync goes on.
-func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(service string) bool, tell func(refused map[id]error)) (synced, error) {
+// did not answer; the next sync finds out how far this one got.
+func (m *memory) sync(ctx context.Context, c api, desires []desire, o syncOptions) (synced, error) {
 	s := &session{
-		memory: m, api: c, desires: desires, before: map[id]restclient.Item{}, stale: desires, start: m.tries, tell: tell, news: map[id]bool{}, informed: time.Now(),
+		memory: m, api: c, desires: desires, options: o, before: map[id]restclient.Item{}, stale: desires, start: m.tries, unreported: map[id]bool{}, lastReport: time.Now(),
 		synced: synced{have: map[*rest.Collection]listing{}, written: map[id]bool{}, restarts: map[string]error{}, waiting: map[string]bool{}},
 	}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -57,7 +65,7 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, owes func(se
 	for _, d := range desires {
 		if service := d.collection.Service; service != "" {
 			if _, seen := m.owed[service]; !seen {
-				m.owed[service] = owes(service)
+				m.owed[service] = o.owes != nil && o.owes(service)
 			}
 		}
 	}

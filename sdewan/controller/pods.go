@@ -140,8 +140,11 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 		o.mistakes = []string{oneLine(err)}
 	}
 	o.aim = aimOf(c.rules, networks, services.render, unmanaged)
-	tell := func(refused map[id]error) { early.refused(ctx, p.Name, o.aim, refused) }
-	if o.synced, err = m.sync(ctx, m.client, o.aim.desires, func(service string) bool { return owes(c.rules, service) }, tell); err != nil {
+	o.synced, err = m.sync(ctx, m.client, o.aim.desires, syncOptions{
+		owes:   func(service string) bool { return owes(c.rules, service) },
+		report: func(refused map[id]error) { early.refused(ctx, p.Name, o.aim, refused) },
+	})
+	if err != nil {
 		m.read = time.Time{} // the Secrets may have changed
 		if o.problem = problemOf(p.Name, err); o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
 			o.problem = problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}

@@ -79,12 +79,12 @@ func (s *session) postponed(which func(id, refusal) bool) bool {
 	return len(s.retry) > 0
 }
 
-// inform tells what the CNF has refused in this sync, unless something that is left to do may change that: removals, and what was refused, too.
-func (s *session) inform() {
-	if len(s.news) == 0 || time.Since(s.informed) < reportEvery {
+// reportRefusals reports what the CNF has refused in this sync, unless something that is left to do may change that: removals, and what was refused, too.
+func (s *session) reportRefusals() {
+	if s.options.report == nil || len(s.unreported) == 0 || time.Since(s.lastReport) < reportEvery {
 		return
 	}
-	s.informed = time.Now()
+	s.lastReport = time.Now()
 	left := map[change]bool{}
 	for _, d := range s.desires {
 		left[change{d.collection, true}] = len(leftovers(d, s.have[d.collection])) > 0
@@ -93,13 +93,13 @@ func (s *session) inform() {
 		left[change{key.collection, s.refusals[key].verb == remove}] = true
 	}
 	final := map[id]error{}
-	for key := range s.news {
+	for key := range s.unreported {
 		if err := s.refused[key]; err != nil && !s.refusals[key].heals(key.collection, func(c change) bool { return left[c] }) {
 			final[key] = err
-			delete(s.news, key)
+			delete(s.unreported, key)
 		}
 	}
 	if len(final) > 0 {
-		s.tell(final)
+		s.options.report(final)
 	}
 }

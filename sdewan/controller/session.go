@@ -35,19 +35,19 @@ type session struct {
 	*memory
 	api     api
 	desires []desire
+	options syncOptions
 	synced
-	before   map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
-	stale    []desire               // collections to be read before they are compared
-	failures int                    // answers of 5xx in this round, and missing ones
-	hangs    int                    // missing answers
-	start    int                    // memory.tries at the beginning
-	retry    map[id]bool            // what was refused in earlier sessions, and is to be tried now
-	begun    bool                   // something was sent
-	until    time.Time              // after which no change is begun but the first one; the zero Time if there is no limit
-	retryFor time.Duration          // bounds the time for what was refused before
-	tell     func(map[id]error)     // see inform
-	news     map[id]bool            // what was refused in this session, and not told yet
-	informed time.Time              // when inform looked last, or the beginning
+	before     map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
+	stale      []desire               // collections to be read before they are compared
+	failures   int                    // answers of 5xx in this round, and missing ones
+	hangs      int                    // missing answers
+	start      int                    // memory.tries at the beginning
+	retry      map[id]bool            // what was refused in earlier sessions, and is to be tried now
+	begun      bool                   // something was sent
+	until      time.Time              // after which no change is begun but the first one; the zero Time if there is no limit
+	retryFor   time.Duration          // bounds the time for what was refused before
+	unreported map[id]bool            // what was refused in this session, and not reported yet
+	lastReport time.Time              // when reportRefusals looked last, or the beginning
 }
 
 // mayBegin reports whether there is time for one more change.
@@ -158,8 +158,8 @@ func (s *session) list(ctx context.Context, d desire) error {
 	if size > maxHeld {
 		return fmt.Errorf("reading %s: the CNF has objects of more than %d MiB altogether", d.collection, maxHeld>>20)
 	}
-	for key := range s.refusals {
-		if key.collection == d.collection && !have.has(key.name) && !slices.ContainsFunc(d.objects, func(w wanted) bool { return w.object.GetName() == key.name }) {
+	for key, r := range s.refusals {
+		if key.collection == d.collection && s.done(d, key.name, r) {
 			delete(s.refusals, key)
 		}
 	}
@@ -177,6 +177,20 @@ func (s *session) list(ctx context.Context, d desire) error {
 		}
 	}
 	return nil
+}
+
+// done reports whether a refusal no longer matters: the object is neither on the CNF nor wanted, or there was no answer and the CNF holds what it was sent.
+func (s *session) done(d desire, name string, r refusal) bool {
+	have := s.have[d.collection]
+	at, exists := have.first[name]
+	if exists && (!r.hung || r.verb == move) {
+		return false
+	}
+	i := slices.IndexFunc(d.objects, func(w wanted) bool { return w.object.GetName() == name })
+	if i < 0 || !exists {
+		return i < 0 && !exists
+	}
+	return r.sent == digest(d.objects[i].object) && s.holds(d.collection, d.objects[i], have.items[at])
 }
 
 // carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses,
@@ -197,7 +211,8 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		}
 		began := time.Now()
 		err = s.send(ctx, key, o)
-		refused, hung := restclient.ClassOf(err) == restclient.Rejected, restclient.TimedOut(err) && s.alive(ctx)
+		refused := restclient.ClassOf(err) == restclient.Rejected
+		hung := restclient.TimedOut(err) && s.alive(ctx) // if the connection was closed, the CNF may have ended, and lost what it had
 		if hung || !refused && restclient.CodeOf(err) >= http.StatusInternalServerError {
 			refused = true
 			s.failed(key, o, err, hung)
@@ -209,7 +224,7 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		case err == nil:
 			delete(s.refusals, key)
 			delete(s.doubts, key)
-			delete(s.news, key)
+			delete(s.unreported, key)
 			done++
 			s.accepted++
 			s.changes[change{l, o.verb == remove}] = s.accepted
@@ -219,14 +234,14 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		case refused:
 			s.tries++
 			s.refused[key], s.refusals[key] = err, refusal{o.verb, digest(o.object), err, hung, s.accepted, s.tries, time.Since(began)}
-			s.news[key] = true
+			s.unreported[key] = true
 			if before, ok := s.before[key]; ok && o.verb == update {
 				s.doubts[key] = before
 			}
 		default:
 			return done, fmt.Errorf("changing %s/%s: %w", l, o.name, err)
 		}
-		s.inform()
+		s.reportRefusals()
 	}
 	return done, nil
 }
@@ -276,10 +291,10 @@ func (s *session) failed(key id, o op, err error, hung bool) {
 	delete(s.before, key)
 }
 
-// alive reports whether the CNF answers at all.
+// alive reports whether the CNF answers at all, be it that it has failed.
 func (s *session) alive(ctx context.Context) bool {
 	_, err := s.api.Effect(ctx)
-	return err == nil
+	return err == nil || restclient.CodeOf(err) != 0
 }
 
 // holds reports whether a CNF that returned item holds an object.

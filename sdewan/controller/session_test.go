@@ -3,6 +3,7 @@ package controller
 import (
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,8 +43,8 @@ func TestRefusedIsSentOnce(t *testing.T) {
 	require.Equal(t, map[string]int{"bad1": 1, "b": 1, "bad2": 1}, sent)
 }
 
-// What a CNF refuses first, and accepts later in the same sync, is told nobody, however slowly it answers; what stays refused is.
-func TestRefusalIsToldWhenFinal(t *testing.T) {
+// What a CNF refuses first, and accepts later in the same sync, is not reported, however slowly it answers; what stays refused is.
+func TestRefusalIsReportedWhenFinal(t *testing.T) {
 	b := newBox(t)
 	var slow, full atomic.Bool
 	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
@@ -57,21 +58,21 @@ func TestRefusalIsToldWhenFinal(t *testing.T) {
 		http.Error(w, "no", http.StatusUnprocessableEntity)
 		return true
 	})
-	var told []id
+	var reported []id
 	sync := func(objects ...rest.Object) synced {
-		told = nil
-		s, err := b.memory.sync(t.Context(), b.client, want(objects...), func(string) bool { return false }, func(refused map[id]error) {
+		reported = nil
+		s, err := b.memory.sync(t.Context(), b.client, want(objects...), syncOptions{report: func(refused map[id]error) {
 			for key := range refused {
-				told = append(told, key)
+				reported = append(reported, key)
 			}
-		})
+		}})
 		require.NoError(t, err)
 		return s
 	}
 	slow.Store(true)
 	b.Put(rest.Policies, policy("old"))
 	s := sync(policy("p"), &rest.Zone{Name: "bad", Network: []string{"net1"}})
-	require.Equal(t, []id{{rest.Zones, "bad"}}, told, "old is removed, and then p is accepted")
+	require.Equal(t, []id{{rest.Zones, "bad"}}, reported, "old is removed, and then p is accepted")
 	require.Len(t, s.refused, 1)
 
 	slow.Store(false)
@@ -81,7 +82,7 @@ func TestRefusalIsToldWhenFinal(t *testing.T) {
 	full.Store(false)
 	slow.Store(true)
 	s = sync(policy("p"), mwan3("a", "p", "1"))
-	require.Empty(t, told, "p is tried last, and then its rule is accepted")
+	require.Empty(t, reported, "p is tried last, and then its rule is accepted")
 	require.Empty(t, s.refused)
 }
 
@@ -89,11 +90,20 @@ func TestRefusalIsToldWhenFinal(t *testing.T) {
 // restarted.
 func TestHostileHangingObject(t *testing.T) {
 	b := newBoxWithin(t, 500*time.Millisecond)
-	var sent []string
+	var mu sync.Mutex
+	var log []string
+	sent := func() (names []string) { // since the last call
+		mu.Lock()
+		defer mu.Unlock()
+		names, log = log, nil
+		return names
+	}
 	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 		name := about(r)
 		if name != "" {
-			sent = append(sent, name)
+			mu.Lock()
+			log = append(log, name)
+			mu.Unlock()
 		}
 		if name != "bad" {
 			return false
@@ -108,28 +118,55 @@ func TestHostileHangingObject(t *testing.T) {
 	require.Equal(t, []string{"a"}, b.EffectiveNames(rest.Policies))
 	require.Equal(t, []string{"r"}, b.EffectiveNames(rest.Rules))
 	require.Equal(t, []string{"z"}, b.EffectiveNames(rest.Zones))
-	sent = nil
+	sent()
 	b.Writes()
 	all := want(policy("bad"), policy("a"), mwan3("r", "a", "1"), &rest.Zone{Name: "z2", Network: []string{"net1"}})
 	require.Len(t, b.sync(all).refused, 1)
-	require.Equal(t, []string{"z2", "z", "bad"}, sent)
+	require.Equal(t, []string{"z2", "z", "bad"}, sent())
 	require.NotContains(t, b.Writes(), "restart mwan3", "nothing has changed")
 	b.Put(rest.Policies, policy("bad"))
 	require.Empty(t, b.sync(all).refused)
 	require.Equal(t, []string{"restart mwan3"}, b.Writes())
 	b.sync(all)
 	require.Empty(t, b.Writes())
+
+	// What was done is no longer tried last.
+	b.Answer(func(http.ResponseWriter, *http.Request) bool { return false })
+	require.NoError(t, b.client.Delete(t.Context(), rest.Policies, "bad"))
+	b.Writes()
+	require.Empty(t, b.sync(want(policy("bad"), policy("a"), mwan3("r", "a", "1"), &rest.Zone{Name: "z3", Network: []string{"net1"}})).refused)
+	require.Equal(t, []string{"POST mwan3/policies", "POST firewall/zones"}, b.Writes()[:2])
+}
+
+// Nor does such an object stop the others if the CNF says of its status only that it has failed.
+func TestHangingObjectAndBrokenStatus(t *testing.T) {
+	b := newBoxWithin(t, 500*time.Millisecond)
+	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case about(r) == "bad":
+			<-r.Context().Done()
+		case r.URL.Path == rest.StatusPath("effect"):
+			http.Error(w, "no", http.StatusInternalServerError)
+		default:
+			return false
+		}
+		return true
+	})
+	_, err := b.memory.sync(t.Context(), b.client, want(policy("bad"), policy("a")), syncOptions{})
+	require.ErrorContains(t, err, "reading its status: the CNF answers 500")
+	require.Equal(t, []string{"a"}, b.Names(rest.Policies))
 }
 
 // A CNF that answers about no object ends a sync soon. So does one that answers nothing any more: that is no reason to try an object last.
 func TestHostileHangingCNF(t *testing.T) {
 	b := newBoxWithin(t, 500*time.Millisecond)
-	hung, dead := 0, false
+	var hung atomic.Int64
+	var dead atomic.Bool
 	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
-		if about(r) == "" && (!dead || hung == 0 || r.URL.Path == rest.Base) {
+		if about(r) == "" && (!dead.Load() || hung.Load() == 0 || r.URL.Path == rest.Base) {
 			return false
 		}
-		hung++
+		hung.Add(1)
 		<-r.Context().Done()
 		return true
 	})
@@ -138,20 +175,21 @@ func TestHostileHangingCNF(t *testing.T) {
 	require.Len(t, s.refused, 2)
 	require.Len(t, s.unsent, 3)
 	require.ErrorContains(t, s.stopped, "the CNF did not answer when it was sent 2 objects")
-	require.Equal(t, maxHangs, hung)
+	require.EqualValues(t, maxHangs, hung.Load())
 	s = b.sync(all)
 	require.Len(t, s.refused, 4, "two others")
 	require.Equal(t, map[id]bool{{rest.Zones, "z"}: true}, s.unsent)
 
-	hung, dead = 0, true
-	_, err := b.memory.sync(t.Context(), b.client, all[:2], func(string) bool { return false }, untold)
+	hung.Store(0)
+	dead.Store(true)
+	_, err := b.memory.sync(t.Context(), b.client, all[:2], syncOptions{})
 	require.ErrorContains(t, err, "the CNF does not answer: it took too long")
 	require.Len(t, b.memory.refusals, 4, "they are tried last again")
 
 	b.memory = newMemory()
-	hung = 0
-	_, err = b.memory.sync(t.Context(), b.client, all, func(string) bool { return false }, untold)
+	hung.Store(0)
+	_, err = b.memory.sync(t.Context(), b.client, all, syncOptions{})
 	require.ErrorContains(t, err, "changing mwan3/policies/a: the CNF does not answer: it took too long")
-	require.Equal(t, 2, hung)
+	require.EqualValues(t, 2, hung.Load())
 	require.Empty(t, b.memory.refusals)
 }

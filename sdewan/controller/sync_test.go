@@ -78,7 +78,7 @@ func want(objects ...rest.Object) []desire {
 
 func (b *box) sync(desires []desire) synced {
 	b.Helper()
-	s, err := b.memory.sync(b.Context(), b.client, desires, func(string) bool { return false }, untold)
+	s, err := b.memory.sync(b.Context(), b.client, desires, syncOptions{})
 	require.NoError(b, err)
 	return s
 }
@@ -135,7 +135,7 @@ func TestSyncStarts(t *testing.T) {
 		b.Await()
 		b.memory = newMemory()
 		b.BreakService("firewall", true)
-		_, err := b.memory.sync(t.Context(), b.client, all, func(string) bool { return false }, untold)
+		_, err := b.memory.sync(t.Context(), b.client, all, syncOptions{})
 		require.ErrorContains(t, err, "starting it: the CNF answers 500", name)
 		b.BreakService("firewall", false)
 		require.Empty(t, b.sync(all).restarts, name)
@@ -295,7 +295,7 @@ func TestRestartIsNotForgotten(t *testing.T) {
 	// Another controller takes over, and is told by the status of the rules.
 	b.memory = newMemory()
 	b.BreakService("mwan3", false)
-	s, err := b.memory.sync(t.Context(), b.client, all, func(service string) bool { return service == "mwan3" }, untold)
+	s, err := b.memory.sync(t.Context(), b.client, all, syncOptions{owes: func(service string) bool { return service == "mwan3" }})
 	require.NoError(t, err)
 	require.Empty(t, s.restarts)
 	require.Equal(t, []string{"a"}, b.EffectiveNames(rest.Rules))
@@ -310,7 +310,7 @@ func TestLostAnswer(t *testing.T) {
 	all := want(policy("p"))
 	b.sync(want())
 	lossy := &lossy{api: b.client}
-	_, err := b.memory.sync(t.Context(), lossy, all, func(string) bool { return false }, untold)
+	_, err := b.memory.sync(t.Context(), lossy, all, syncOptions{})
 	require.Error(t, err)
 	require.Equal(t, []string{"p"}, b.Names(rest.Policies), "it was written")
 	require.Empty(t, b.EffectiveNames(rest.Policies), "and is not in effect")
@@ -356,7 +356,7 @@ func TestUnreadableFields(t *testing.T) {
 // A CNF that accepts everything and keeps nothing is not taken for one that holds it.
 func TestForgetful(t *testing.T) {
 	b := newBox(t)
-	s, err := b.memory.sync(t.Context(), forgetful{b.client}, want(policy("p")), func(string) bool { return false }, untold)
+	s, err := b.memory.sync(t.Context(), forgetful{b.client}, want(policy("p")), syncOptions{})
 	require.NoError(t, err)
 	require.ErrorIs(t, s.refused[id{rest.Policies, "p"}], errDiffers)
 }
@@ -379,6 +379,3 @@ func TestKept(t *testing.T) {
 	b.sync(desires)
 	require.Equal(t, []string{"Allow-DHCP"}, b.EffectiveNames(rest.FirewallRules))
 }
-
-// untold ignores what is refused during a sync.
-func untold(map[id]error) {}

@@ -40,7 +40,7 @@ type Kernel struct {
 	Neighbours  func(most int) ([]dataplane.NetNeighbour, error)
 	// Watch signals changes of devices, addresses, routes, rules and our table.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
-	// MarkConnections sets a bit in the marks of connections that have another one.
+	// MarkConnections sets bits in the marks of connections that have other ones.
 	MarkConnections func(having, set uint32) error
 	// Forward makes the kernel forward packets of devices.
 	Forward func(devices []string) error

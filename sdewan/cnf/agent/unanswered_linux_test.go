@@ -76,7 +76,35 @@ func TestTrafficUnanswered(t *testing.T) {
 	}
 }
 
-// It also takes the uplink of a rule that comes later.
+// Of the connections that nobody answers over an uplink, half leave it when another one of the same metric is back, as of new ones. In TestTrafficUnanswered all
+// do, as net1 has the lower metric.
+func TestTrafficUnansweredBalanced(t *testing.T) {
+	s := newSite(t)
+	echo(t, s.far, "192.0.2.1:4500")
+	s.isp2.Run("nft -f - <<'END'\ntable ip mute { chain f { type filter hook forward priority 0; drop; }; }\nEND")
+	s.isp1.Run("ip link set cnf down")
+	s.online("net1", false)
+	s.apply(balance("1", "1", "1", "1"))
+	var flows []*flow
+	for range 8 {
+		flows = append(flows, datagrams(t, s.lan, "192.0.2.1:4500"))
+	}
+	answered := func() (n int) {
+		for _, f := range flows {
+			if f.ask() {
+				n++
+			}
+		}
+		return n
+	}
+	require.Zero(t, answered())
+	s.isp1.Run("ip link set cnf up && ip route replace 192.168.1.0/24 via 198.51.100.2")
+	s.online("net1", true)
+	s.until("half of them have answers", func() bool { return answered() == len(flows)/2 })
+	require.Equal(t, len(flows)/2, answered(), "the others keep net2 now")
+}
+
+// An unanswered connection also takes the uplink of a rule that comes later.
 func TestTrafficUnansweredByRule(t *testing.T) {
 	s := newSite(t)
 	echo(t, s.far, "192.0.2.1:4500")
@@ -114,7 +142,7 @@ func TestTrafficOneWay(t *testing.T) {
 	require.True(t, counted(s.isp1) == 0 || counted(s.isp2) == 0, "%d and %d", counted(s.isp1), counted(s.isp2))
 }
 
-// Datagrams that nobody answers keep an uplink that their policy could choose again, whatever changes, and leave one that it could not.
+// Datagrams that nobody answers keep an uplink that their policy could choose again, whatever changes in policies and rules, and leave one that it could not.
 func TestTrafficUnansweredKeeps(t *testing.T) {
 	s := newSite(t)
 	c := balance("1", "1", "1", "1")

@@ -30,6 +30,9 @@ const (
 	Untrusted
 )
 
+// errTooLong is the error of a call without an answer in time.
+var errTooLong = errors.New("it took too long")
+
 // Error is a call that failed. Its text has no secrets of the object that was sent.
 type Error struct {
 	Class   Class
@@ -73,8 +76,6 @@ func CodeOf(err error) int {
 	}
 	return 0
 }
-
-var errTooLong = errors.New("it took too long")
 
 // TimedOut reports whether a call has failed because the CNF did not answer in time.
 func TimedOut(err error) bool { return errors.Is(err, errTooLong) }
