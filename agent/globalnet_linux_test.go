@@ -368,3 +368,110 @@ func TestGlobalnetSeveralGateways(t *testing.T) {
 		}
 	}
 }
+
+// A gateway loses its cables, and not its node. The connections that it has translated, of pods on its own node and on a worker, go on through the other
+// gateway, and go on when the cables are back. What other clusters send to such an address, and is no answer, reaches no pod.
+func TestGlobalnetLostCables(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker"), globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
+	west.own("worker")
+	for _, s := range []*side{east, west} {
+		s.answer(t)
+	}
+	sync := func() int { return east.sync(t, west) + west.sync(t, east) }
+	sync()
+	conns := map[string]net.Conn{}
+	speak := func(c net.Conn) (string, error) {
+		b := make([]byte, 100)
+		if _, err := c.Write([]byte("x")); err != nil {
+			return "", err
+		}
+		if err := c.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			return "", err
+		}
+		n, err := c.Read(b)
+		return string(b[:n]), err
+	}
+	for _, from := range []string{"gw", "worker"} {
+		for port, network := range map[string]string{":8080": "tcp4", ":5353": "udp4"} {
+			for range 100 {
+				var c net.Conn
+				east.pods[from].Do(func() {
+					var err error
+					c, err = net.DialTimeout(network, west.ownIP("worker")+port, 3*time.Second)
+					require.NoError(t, err)
+				})
+				t.Cleanup(func() { c.Close() })
+				said, err := speak(c)
+				require.NoError(t, err, "%s from %s", network, from)
+				if strings.HasPrefix(said, "worker "+east.egressIP(0)) {
+					conns[network+" from "+from] = c
+					break
+				}
+			}
+		}
+	}
+	require.Len(t, conns, 4, "connections through the first gateway")
+	goOn := func(t *testing.T) {
+		for name, c := range conns {
+			for range 5 {
+				said, err := speak(c)
+				require.NoError(t, err, name)
+				if strings.HasPrefix(name, "udp") {
+					require.Equal(t, "worker "+east.egressIP(0), said, "the server sees the same client")
+				}
+			}
+		}
+	}
+	cut := func() {
+		down := mesh.Health{Status: submarinerv1.ConnectionError}
+		east.nodes["gw"].Run("ip route add blackhole 172.18.2.0/24; nft 'add table ip cut; add chain ip cut in { type filter hook prerouting priority -400; }; add rule ip cut in ip saddr 172.18.2.0/24 drop'")
+		east.health["gw"] = map[string]mesh.Health{}
+		for i, name := range west.names[:2] {
+			east.health["gw"][west.cableOf(i)+" over vxlan-tunnel"] = down
+			west.health[name] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
+		}
+		report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw2"}}
+		report.Status.HAStatus = submarinerv1.HAStatusActive
+		report.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: west.endpoint().Spec}}
+		east.reports = []client.Object{report}
+		sync()
+		require.Zero(t, sync())
+	}
+	heal := func() {
+		east.nodes["gw"].Run("ip route del blackhole 172.18.2.0/24; nft delete table ip cut")
+		east.health, west.health, east.reports = map[string]map[string]mesh.Health{}, map[string]map[string]mesh.Health{}, nil
+		sync()
+	}
+	goOn(t)
+	for _, turn := range []string{"once", "again"} {
+		cut()
+		t.Run("cut "+turn, goOn)
+		t.Run("what is no answer", func(t *testing.T) {
+			for _, name := range east.names[:2] {
+				east.nodes[name].Run("nft 'add table ip seen; add chain ip seen out { type filter hook postrouting priority 400; }; add rule ip seen out ip daddr " + east.egressIP(0) + " counter'")
+			}
+			for port, network := range map[string]string{":8080": "tcp4", ":5353": "udp4"} {
+				_, _, err := inquire(west.pods["worker"], network, east.egressIP(0)+port)
+				require.Error(t, err)
+			}
+			require.Contains(t, east.nodes["gw2"].Run("nft list table ip seen"), "packets 0", "the other gateway hands over answers only")
+			t.Log("the gateway forwards nothing that it has not translated, whatever the other one hands over")
+			east.nodes["gw"].Run("iptables -P FORWARD ACCEPT")
+			device := strings.Fields(east.nodes["gw"].Run("ip -4 -o addr show dev vx-submariner scope global"))[3]
+			via, _, _ := strings.Cut(device, "/")
+			east.nodes["gw2"].Run("ip route add " + east.egressIP(0) + "/32 via " + via + " dev vx-submariner onlink; ping -c2 -i0.2 -W1 " + east.egressIP(0) + " || true")
+			require.Contains(t, east.nodes["gw2"].Run("nft list table ip seen"), "packets 2", "it has sent them")
+			require.Contains(t, east.nodes["gw"].Run("nft list table ip seen"), "packets 0")
+			east.nodes["gw"].Run("iptables -P FORWARD DROP")
+			east.nodes["gw2"].Run("ip route del " + east.egressIP(0) + "/32")
+			for _, name := range east.names[:2] {
+				east.nodes[name].Run("nft delete table ip seen")
+			}
+		})
+		heal()
+		t.Run("healed "+turn, goOn)
+	}
+	east.leave(t)
+	west.leave(t)
+}

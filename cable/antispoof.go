@@ -32,6 +32,9 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 		Local:    set("", slices.Concat(c.Local.Pods, c.Local.Svcs, c.Local.Global)).Members, // another gateway hands over answers from Global
 		Clusters: c.clusters(links), Behind: c.behind(links),
 	}
+	if len(a.Global) > 0 {
+		a.Between = []string{dataplane.IntraDevice}
+	}
 	for _, l := range listens {
 		if l.VXLAN && !slices.Contains(a.Ports, l.Port) {
 			a.Ports = append(a.Ports, l.Port)

@@ -34,6 +34,9 @@ func (n Intra) toWorkers(s dataplane.State) error {
 		if err != nil {
 			return err
 		}
+		if err := n.toTranslator(s, w, hop); err != nil {
+			return err
+		}
 		if !w.Pods.IsValid() {
 			continue
 		}
@@ -49,6 +52,18 @@ func (n Intra) toWorkers(s dataplane.State) error {
 		g := group(NexthopID(dataplane.IntraGroupID, vtep), through)
 		if err := s.Add(g, dataplane.Route{Table: dataplane.IntraTable, Dst: w.Pods, Group: g.ID}); err != nil {
 			return fmt.Errorf("planning route to the pods of node %s: %w", w.Name, err)
+		}
+	}
+	return nil
+}
+
+// toTranslator adds the routes to the global addresses of another gateway, for answers to what it has translated and handed over, as none of its
+// own cables works.
+func (n Intra) toTranslator(s dataplane.State, w Node, hop uint32) error {
+	for _, ip := range n.Returned[w.Name] {
+		to := group(NexthopID(dataplane.NearGroupID, VTEPOf(dataplane.IntraVTEPNet, w.IP)), solely(hop))
+		if err := s.Add(to, dataplane.Route{Table: dataplane.IntraTable, Dst: netip.PrefixFrom(ip, 32), Group: to.ID}); err != nil {
+			return fmt.Errorf("planning the route to %v of gateway %s: %w", ip, w.Name, err)
 		}
 	}
 	return nil

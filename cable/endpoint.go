@@ -102,7 +102,7 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	}
 	slices.SortFunc(g.Subnets, netip.Prefix.Compare)
 	g.Subnets = slices.Compact(g.Subnets)
-	if g.Returned, err = parseReturned(s.AllocatedIPs, g.Subnets); err != nil {
+	if g.Returned, err = ParseReturned(s.AllocatedIPs, g.Subnets); err != nil {
 		errs = append(errs, err)
 	}
 	return g, errors.Join(errs...)

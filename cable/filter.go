@@ -152,6 +152,9 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 			rule("%s-d %v -j RETURN", s, n)
 		}
 	}
+	for _, n := range c.Local.Global { // the table against forged packets has dropped what is no answer to another gateway
+		rule("%s-d %v -o %s -j ACCEPT", match, n, intra)
+	}
 	if d.echo.Own.IsValid() {
 		rule("%s", echoForward(d.echo))
 	}

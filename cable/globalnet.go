@@ -18,8 +18,8 @@ func (c Cabling) globalnet(devices []cableDevice) dataplane.Globalnet {
 	return g
 }
 
-// parseReturned parses the addresses to which packets must take the gateway. They are in the networks of its cluster.
-func parseReturned(texts []string, subnets []netip.Prefix) (out []netip.Addr, err error) {
+// ParseReturned parses the addresses to which packets must take the gateway. They are in the networks of its cluster.
+func ParseReturned(texts []string, subnets []netip.Prefix) (out []netip.Addr, err error) {
 	if len(texts) > submarinerv1.MaxAllocatedIPs {
 		return nil, fmt.Errorf("it announces %d allocated IPs: at most %d are accepted", len(texts), submarinerv1.MaxAllocatedIPs)
 	}

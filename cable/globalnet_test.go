@@ -26,7 +26,7 @@ func TestHostileAllocatedIPs(t *testing.T) {
 		`allocated IP "fd00::1": not an IPv4 address`:            {"fd00::1"},
 		"it announces 21 allocated IPs: at most 20 are accepted": many,
 	} {
-		out, err := parseReturned(texts, own)
+		out, err := ParseReturned(texts, own)
 		if want != "" {
 			require.EqualError(t, err, want)
 			continue

@@ -43,7 +43,9 @@ type Intra struct {
 	PodIP    netip.Addr // source address of the node's own processes towards other clusters
 	OwnPodIP bool       // PodIP is on our device, since no device of the CNI holds it
 	Gateways []Node     // the gateways with cables: see Drain
-	Workers  []Node     // all other nodes
+	// Returned are the global addresses of single gateways, by the name of the node. Answers to them that reach another gateway go to this one.
+	Returned map[string][]netip.Addr
+	Workers  []Node // all other nodes
 	// Ranked are the nodes that may be gateways, active or not, oldest first: of two whose marks for the return path collide, the
 	// first one keeps its mark.
 	Ranked []Node

@@ -55,8 +55,10 @@ type Antispoof struct {
 	// kube-proxy would otherwise send packets of others there, and translate their source later.
 	Apart []string
 	Local []netip.Prefix
-	// Global are networks to which nothing that arrives on a device of Apart is forwarded: Globalnet has not translated it.
-	Global []netip.Prefix
+	// Global are networks to which nothing that arrives on a device of Apart or Between is forwarded: Globalnet has not translated it. Answers are
+	// forwarded from Apart to Between: another gateway of this cluster, whose device that is, has translated the connection.
+	Global  []netip.Prefix
+	Between []string
 	// Siblings are devices on which other gateways of this cluster send packets. What arrives on them from Remote is not
 	// forwarded to the devices Cables.
 	Siblings, Cables []string

@@ -27,7 +27,8 @@ type DropCounter interface {
 //     in VXLAN packets has other rules, see arrivedRules;
 //   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy chose
 //     the destination; and where there is a Local, nothing else from outside it is forwarded to them, such as what another cluster sends to a node port;
-//   - what arrives for a global address and is not translated is not forwarded;
+//   - what arrives for a global address and is not translated is not forwarded, unless it answers what another gateway of this cluster has
+//     translated and handed over: only to this gateway, which has to know the connection;
 //   - nothing from another cluster that another gateway of this cluster sends is forwarded to a cable, for the same reason;
 //   - what leaves to another cluster has a source in this one.
 func (a Antispoof) isolationRules(r *antispoofRules) {
@@ -98,7 +99,8 @@ func (a Antispoof) abroadRules(r *antispoofRules) {
 	r.jump(AntispoofDestination, AntispoofAbroad)
 }
 
-// apartRules are about what arrives on a device of Apart: it leaves on none of them, which abroadRules ensure if there is a Local, and is not for Global.
+// apartRules are about what arrives on a device of Apart: it leaves on none of them, which abroadRules ensure if there is a Local, and is not for Global, unless it
+// is an answer for another gateway.
 func (a Antispoof) apartRules(r *antispoofRules) {
 	if len(a.Local) > 0 && len(a.Global) == 0 {
 		return
@@ -112,6 +114,10 @@ func (a Antispoof) apartRules(r *antispoofRules) {
 		}
 	}
 	for _, n := range a.Global {
+		for _, d := range a.Between {
+			r.back(AntispoofApart, Match{DAddr: n}, Match{Reply: true}, Match{OIF: d})
+			r.jump(AntispoofSource, AntispoofForward, Match{DAddr: n}, Match{IIF: d})
+		}
 		if len(a.Apart) > 0 {
 			r.jump(AntispoofSource, AntispoofApart, Match{DAddr: n})
 		}

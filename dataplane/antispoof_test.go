@@ -76,6 +76,10 @@ func TestAntispoofRules(t *testing.T) {
 		{"one device apart, with global networks", dataplane.Antispoof{Apart: []string{"a"}, Global: nets(1)}, []string{
 			`forward iifname "a" jump apart`, `apart oifname "a" jump drop-source`, "apart ip daddr 10.0.0.0/16 jump drop-source", "drop-source drop",
 		}},
+		{"devices apart, with global networks and other gateways", dataplane.Antispoof{Apart: []string{"a"}, Global: nets(1), Between: []string{"b"}}, []string{
+			`forward iifname "a" jump apart`, `apart oifname "a" jump drop-source`, `apart ip daddr 10.0.0.0/16 ct direction reply oifname "b" return`,
+			`forward ip daddr 10.0.0.0/16 iifname "b" jump drop-source`, "apart ip daddr 10.0.0.0/16 jump drop-source", "drop-source drop",
+		}},
 		{"masks", dataplane.Antispoof{Ports: []int{1}, Inner: inner("10.0.0.1/32", "10.1.0.0/16", "10.2.0.0/16")}, append([]string{
 			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source", "vxlan meta priority set @nh,96,32",
 			"vxlan ip saddr . iif . @th,336,32 & 255.255.0.0 . 255.255.0.0 @known accept",

@@ -94,6 +94,7 @@ const (
 	GlobalnetToBackend                       // DNAT to an endpoint
 	GlobalnetToEcho                          // DNAT to the address that answers
 	GlobalnetKeepDestination                 // DNAT to the same address, so that nobody else translates it
+	GlobalnetKeepSource                      // SNAT to the same address, which another gateway has given to the packet
 	GlobalnetKeepOwn                         // SNAT to the same address, for pods with a global address of their own
 	GlobalnetReplyFrom                       // SNAT to the port of the Service
 	GlobalnetPool                            // goes to the chain of the class of the pod
@@ -118,7 +119,7 @@ type GlobalnetRule struct {
 	Chain string
 
 	IIF, OIF  string       // names of devices; empty for any
-	To        netip.Prefix // network of the destination; the zero Prefix for any
+	From, To  netip.Prefix // networks of the source and of the destination; the zero Prefix for any
 	First     netip.Prefix // network of the destination of the connection, before translation
 	ICMP, UDP bool
 	Midway    bool  // a TCP packet that begins no connection
@@ -166,6 +167,9 @@ func (g Globalnet) Rules() (rules []GlobalnetRule) {
 	for _, d := range DeviceNets { // from gateway to gateway
 		add(GlobalnetRule{Chain: GlobalnetEgress, To: d.Net, Do: GlobalnetAccept})
 	}
+	for _, n := range g.Nets { // of another gateway, which has translated it and lost its cables: the replies pass here, too
+		add(GlobalnetRule{Chain: GlobalnetEgress, From: n, Do: GlobalnetKeepSource})
+	}
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetKeepOwn})
 	add(GlobalnetRule{Chain: GlobalnetEgress, Midway: true, Do: GlobalnetReplyFrom})
 	add(GlobalnetRule{Chain: GlobalnetEgress, UDP: true, Do: GlobalnetReplyFrom})
@@ -197,6 +201,7 @@ func (r GlobalnetRule) String() string {
 	add(r.IIF != "", "iifname %q", r.IIF)
 	add(r.OIF != "", "oifname %q", r.OIF)
 	add(r.First.IsValid(), "ct original ip daddr %v", r.First)
+	add(r.From.IsValid(), "ip saddr %v", r.From)
 	add(r.To.IsValid(), "ip daddr %v", r.To)
 	add(r.ICMP, "meta l4proto icmp")
 	add(r.UDP, "meta l4proto udp")
@@ -225,6 +230,7 @@ func (r GlobalnetRule) String() string {
 		GlobalnetToBackend:       fmt.Sprintf("dnat to ip daddr . %s dport . %s map @%s", l4, endpoint, GlobalnetBackends),
 		GlobalnetToEcho:          "dnat to ip daddr map @" + GlobalnetEchoes,
 		GlobalnetKeepDestination: "dnat to ip daddr",
+		GlobalnetKeepSource:      "snat to ip saddr",
 		GlobalnetKeepOwn:         fmt.Sprintf("ip saddr @%s snat to ip saddr", GlobalnetOwners),
 		GlobalnetReplyFrom:       fmt.Sprintf("snat to ip saddr . %s sport map @%s", l4, GlobalnetReplies),
 		GlobalnetPool:            "ip saddr vmap @" + GlobalnetPools,

@@ -177,3 +177,22 @@ func (m Membership) observed(health Healths) []cable.Node {
 	}
 	return out
 }
+
+// returned returns the addresses that each gateway of this cluster announces as its own, by node. Of two gateways with the same address, the first has
+// it; of one that announces other addresses, none counts.
+func (m Membership) returned() map[string][]netip.Addr {
+	out, taken := map[string][]netip.Addr{}, map[netip.Addr]bool{}
+	for _, e := range m.Endpoints {
+		ips, err := cable.ParseReturned(e.Spec.AllocatedIPs, m.Own.Global)
+		if err != nil {
+			continue
+		}
+		for _, ip := range ips {
+			if !taken[ip] {
+				taken[ip] = true
+				out[e.Spec.Hostname] = append(out[e.Spec.Hostname], ip)
+			}
+		}
+	}
+	return out
+}

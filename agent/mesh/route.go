@@ -61,6 +61,7 @@ func planRoute(s Snapshot) (Plan, error) {
 			in.Workers = append(in.Workers, n)
 		}
 	}
+	in.Returned = m.Membership.returned()
 	in.Ends, in.VXLANPorts, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), drivers.VXLANPorts(m.Offer.Local), onlyOurDevices(s, in)
 	for _, c := range m.Cables.Wanted {
 		in.Ends = append(in.Ends, c.Address, c.PrivateIP)

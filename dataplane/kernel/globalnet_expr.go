@@ -51,6 +51,9 @@ func globalnetMatches(r dataplane.GlobalnetRule) (out []expr.Any) {
 			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: dataplane.NetMask(r.First.Bits()).AsSlice(), Xor: make([]byte, 4)},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: r.First.Addr().AsSlice()})
 	}
+	if r.From.IsValid() {
+		add(compare(srcOffset, expr.CmpOpEq, r.From)...)
+	}
 	if r.To.IsValid() {
 		add(compare(dstOffset, expr.CmpOpEq, r.To)...)
 	}
@@ -119,6 +122,8 @@ func globalnetAction(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) (
 		return []expr.Any{network(dstOffset), find(dataplane.GlobalnetEchoes), nat(expr.NATTypeDestNAT, addr)}
 	case dataplane.GlobalnetKeepDestination:
 		return []expr.Any{network(dstOffset), nat(expr.NATTypeDestNAT, expr.NAT{RegAddrMin: keyReg})}
+	case dataplane.GlobalnetKeepSource:
+		return []expr.Any{network(srcOffset), nat(expr.NATTypeSourceNAT, expr.NAT{RegAddrMin: keyReg})}
 	case dataplane.GlobalnetKeepOwn:
 		return []expr.Any{network(srcOffset), find(dataplane.GlobalnetOwners), nat(expr.NATTypeSourceNAT, expr.NAT{RegAddrMin: keyReg})}
 	case dataplane.GlobalnetReplyFrom:
