@@ -32,10 +32,15 @@ func GoMemory(limit int64) int64 { return limit / 100 * 70 }
 // that another gateway takes over at once, not after the Lease expires.
 const graceSeconds = 10
 
+// settleSeconds is how long the pod of a gateway must be ready before that of the next one is replaced. Programs of cables, such as wireguard-go, end with their
+// pod, and packets take the cables of the new pod once these have answered probes: without the pause, a cluster with two gateways may have no cable meanwhile.
+const settleSeconds = 5
+
 // gateway returns the DaemonSet of the gateway nodes. A person has chosen these nodes by
 // labelling them, so by default its pods tolerate every taint.
 func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	ds := daemonSet(GatewayName, Image(sub, gatewayComponent), dataplane.GatewayMetricsPort, dataplane.GatewayProbePort)
+	ds.Spec.MinReadySeconds = settleSeconds
 	pod := &ds.Spec.Template.Spec
 	pod.NodeSelector = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 	if len(sub.Spec.Tolerations) > 0 {
