@@ -66,7 +66,7 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend = "" // not decided
 		out = append(out, conn)
 	}
-	refused := slices.DeleteFunc(slices.Clone(m.Cables.Refused), func(r Refusal) bool { _, used := p.Using[r.Spec.CableName]; return used })
+	refused := slices.DeleteFunc(slices.Clone(m.Cables.Refused), func(r Refusal) bool { return p.outlasts(r.Spec) })
 	for _, r := range refused[:min(len(refused), maxRefused)] {
 		var wanted noCable
 		errors.As(r.Err, &wanted)

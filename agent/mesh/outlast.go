@@ -83,6 +83,12 @@ func (d *director) keepLeaving(p cable.Peer) {
 	}
 }
 
+// outlasts reports whether the pair with a gateway has no place for the cable that policy decides on, and uses the one from before.
+func (p Plan) outlasts(e submarinerv1.EndpointSpec) bool {
+	_, used := p.Using[e.CableName]
+	return used && slices.ContainsFunc(p.Mesh.Cables.Placeless, func(c cable.Cable) bool { return c.Name == e.CableName && c.Cluster == e.ClusterID })
+}
+
 // leaves reports whether c is a cable that was left, and stays up for a while.
 func (t Traffic) leaves(c cable.Cable) bool {
 	return t.Leaving[c.Name].Device == c.Device()
