@@ -154,8 +154,8 @@ func TestGlobalnetAgent(t *testing.T) {
 	})
 }
 
-// An object that waits for an address has a condition and one Event that says so, on a real API server, with the rights of the agent. A user finds it with kubectl
-// describe, at the ServiceExport or the pod, too.
+// On a real API server, with the rights of the agent: an object that waits for an address has a condition, and one Event about it. The ServiceExport
+// or the pod that needs the address has an Event, too, which kubectl describe shows.
 func TestEventsOfAFullNetwork(t *testing.T) {
 	admin, config := globalnetServerOf(t, "242.7.0.0/28")
 	runGlobalnetAgent(t, config)

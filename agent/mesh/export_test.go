@@ -192,7 +192,7 @@ func TestOwnAddressMisspelt(t *testing.T) {
 	require.Equal(t, []string{string(ns.UID), string(bad.UID)}, about)
 }
 
-// The conditions of an export do not say what lasts only a moment: that a Service has no address yet, or that it was deleted just before its export.
+// The conditions of an export do not show a state that lasts only a moment, such as a Service that has no address yet, or that was deleted just before its export.
 func TestExportsComeAndGo(t *testing.T) {
 	web, export := shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web")
 	c := newGlobalCluster(t)

@@ -75,9 +75,9 @@ func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Con
 	return all, !reflect.DeepEqual(all, had)
 }
 
-// settleTime is how long an export must lack something before its conditions say so. Whoever exports a Service gets its address within this time, and
-// whoever deletes a Service mostly deletes the ServiceExport next: to write the moment between would double the work of the API server, and users would
-// get an Event that there is no Service.
+// settleTime is the time for which an export must lack something before its conditions show it. A new export usually has its address sooner, and after a
+// Service, its ServiceExport is usually deleted. To report the state between would double the writes to the API server, and give users an Event
+// about a missing Service.
 const settleTime = time.Second
 
 // exportStatuses determines the ServiceExports whose conditions change. Valid reports whether the Service can be

@@ -43,7 +43,7 @@ type Addresses struct {
 	// Used are the allocated addresses by kind, for metrics.
 	Used map[string]int
 
-	// Lacking are the ServiceExports that lack a Service, endpoints or addresses and do not say so yet, and since when.
+	// Lacking has the times since which ServiceExports lack a Service, endpoints or addresses, by UID, until their conditions change: see settleTime.
 	Lacking map[types.UID]time.Time
 
 	egress, ingress []allocated

@@ -10,8 +10,8 @@ import (
 
 // This file is about pairs of gateways whose cable has no successor: the policy decides on a driver that connects to a limited number
 // of gateways of a cluster, no driver stands in for it, and other pairs have the places. It connects the two clusters all the same. So the
-// cables of all pairs stay in use until that of the other pair works, as if they were one: see adr/0010. What is true of an old
-// cable is true of them: they are given up at once if either end no longer offers their driver, or if the pair must be encrypted.
+// cables of all pairs stay in use until the new cable works, as if they were one: see adr/0010. Like every old cable, they are
+// given up at once if either end no longer offers their driver, or if the pair must be encrypted.
 //
 // The two ends of a pair do not leave its cable at the same time: one of them may see it by its own cables, and the other one by the report of a
 // sibling. So the cable stays up for a while.

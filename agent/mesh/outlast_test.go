@@ -108,8 +108,8 @@ func TestOutlast(t *testing.T) {
 	}
 }
 
-// If the cable is that of a sibling, a gateway leaves the traffic to it, also if its own one to the same gateway has a place here: the other end
-// may have none for it.
+// If a sibling has a working cable with the new driver, a gateway leaves its old cable, even if the new driver has a place for its own pair here: at
+// the other end, there may be none.
 func TestOutlastBySibling(t *testing.T) {
 	o := newOutlasting(t, crowd{})
 	waiting := []string{"11 vxlan", "11 ipsec idle", "12 vxlan"}

@@ -120,7 +120,7 @@ type Memory struct {
 	Using map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
-	// Leaving are the cables that carried the traffic until those of other gateways took over, by cable name.
+	// Leaving is Traffic.Leaving of the last plan.
 	Leaving map[string]Using
 	// Paths are the paths to remote gateways that the agent's predecessor reported, by cable name.
 	Paths map[string]natdiscovery.Path

@@ -20,8 +20,8 @@ type Traffic struct {
 	Using map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
-	// Leaving are the cables that carried the traffic until those of other gateways took over, by cable name; Since is when. They
-	// are kept up for a while, for packets that the other end still sends.
+	// Leaving has the cables whose traffic the cables of other gateways have taken over, by cable name; Since is when. They
+	// stay up for a while, for packets that the other end still sends.
 	Leaving map[string]Using
 	// Barred are Cables.Barred, and the networks of cables that carry nothing until they answer.
 	Barred []netip.Prefix

@@ -209,14 +209,14 @@ func TestTrafficUnansweredKeeps(t *testing.T) {
 	require.Empty(t, two)
 }
 
-// silent receives datagrams, and answers none.
-func silent(t *testing.T, ns *nstest.NS, at string) {
+// silent receives datagrams at an address, and answers none.
+func silent(t *testing.T, ns *nstest.NS, at string) (c net.PacketConn) {
 	t.Helper()
-	var c net.PacketConn
 	var err error
 	ns.Do(func() { c, err = net.ListenPacket("udp4", at) })
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 // merged adds the elements of a set to another one.
@@ -276,11 +276,7 @@ func (f *flow) ask() bool {
 // echo answers each datagram to an address with the address of its sender.
 func echo(t *testing.T, ns *nstest.NS, at string) {
 	t.Helper()
-	var c net.PacketConn
-	var err error
-	ns.Do(func() { c, err = net.ListenPacket("udp4", at) })
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
+	c := silent(t, ns, at)
 	go func() {
 		buf := make([]byte, 100)
 		for {
