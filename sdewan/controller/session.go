@@ -19,16 +19,8 @@ import (
 // that depends on another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
 const maxRounds = 6
 
-// maxFailures is the number of objects that a pod may answer with 5xx in a round: with more, the pod may be broken, and not the objects, and
-// others are sent in the next sync.
-const maxFailures = 8
-
 // maxHeld bounds the objects of a pod that are in memory, in bytes: 10,000 rules take 5 MiB.
 const maxHeld = 16 << 20
-
-// maxHangs is the number of objects after which nothing further is sent in a sync because the pod has not answered when it was sent them: each takes the
-// whole timeout of a request.
-const maxHangs = 2
 
 // session is one sync.
 type session struct {
@@ -244,57 +236,6 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		s.reportRefusals()
 	}
 	return done, nil
-}
-
-// send makes one change.
-func (s *session) send(ctx context.Context, key id, o op) (err error) {
-	l := key.collection
-	switch o.verb {
-	case create:
-		s.before[key] = restclient.Item{}
-		_, err = s.api.Create(ctx, l, o.object)
-	case update:
-		s.before[key] = s.have[l].items[s.have[l].first[o.name]]
-		_, err = s.api.Update(ctx, l, o.object)
-	case move:
-		s.before[key] = restclient.Item{}
-		if err = s.api.Delete(ctx, l, o.name); err == nil {
-			_, err = s.api.Create(ctx, l, o.object)
-		}
-	case remove:
-		delete(s.answers, key)
-		err = s.api.Delete(ctx, l, o.name)
-	}
-	return err
-}
-
-// failed records a change that the CNF has answered with 5xx, or not at all. It may have done a part: the next listing tells.
-func (s *session) failed(key id, o op, err error, hung bool) {
-	if s.failures++; hung {
-		s.hangs++
-	}
-	var why string
-	switch {
-	case s.hangs == maxHangs:
-		why = fmt.Sprintf("did not answer when it was sent %d objects, so no others were sent", s.hangs)
-	case s.failures > maxFailures:
-		why = "has failed to store so many objects that no others were sent"
-	}
-	if why != "" {
-		s.stopped = fmt.Errorf("the CNF %s: the rest follows; changing %s/%s: %w", why, key.collection, o.name, err)
-	}
-	s.doubts[key] = s.before[key]
-	if o.verb == remove {
-		have := s.have[key.collection]
-		s.doubts[key] = have.items[have.first[o.name]]
-	}
-	delete(s.before, key)
-}
-
-// alive reports whether the CNF answers at all, be it that it has failed.
-func (s *session) alive(ctx context.Context) bool {
-	_, err := s.api.Effect(ctx)
-	return err == nil || restclient.CodeOf(err) != 0
 }
 
 // holds reports whether a CNF that returned item holds an object.
