@@ -60,7 +60,12 @@ func (l *shareLab) sync() {
 		_, err = dataplane.Sync(l.t.Context(), l.host, s)
 		require.NoError(l.t, err)
 	})
+	// A bucket that is used in the clock tick in which it has moved counts as unused (nh_res_bucket_idle_point in net/ipv4/nexthop.c).
+	time.Sleep(2 * longestTick)
 }
+
+// longestTick is the longest clock tick of kernels: CONFIG_HZ is at least 100.
+const longestTick = 10 * time.Millisecond
 
 // flows sends the first packet of flows, number from to number to less one, and returns the gateways by which they leave, counted from 0.
 func (l *shareLab) flows(from, to int) (via map[int]int) {

@@ -115,8 +115,9 @@ const (
 // the old device are accepted for this time.
 const AntispoofWays = 10 * time.Second
 
-// AntispoofWaysSize is the maximum number of elements of the set "ways": more than the senders that a node
-// can have.
+// AntispoofWaysSize is the maximum number of elements of each set to which packets add some: more than the senders that a node can have. It is the kernel's own
+// for sets that are created without a size (nft_dynset_init in net/netfilter/nft_dynset.c), as these are: with a size, a set has a hash table for so many
+// elements from the beginning, of 1 MiB, which the kernel goes through every second for elements that have expired.
 const AntispoofWaysSize = 65535
 
 // EchoRate is the maximum number of this node's echoes that each node or gateway may send back in a second, and of its answers to this node's pings: more

@@ -33,7 +33,6 @@ const (
 // The chains for packets that VXLAN packets have contained.
 const (
 	AntispoofArriving         = "arriving"
-	AntispoofArrived          = "arrived"
 	AntispoofArrivedOwn       = "arrived-own"
 	AntispoofArrivedICMP      = "arrived-icmp"
 	AntispoofArrivedErrors    = "arrived-errors"
@@ -42,14 +41,14 @@ const (
 	AntispoofIPv6 = "arriving-ipv6"
 )
 
-// AntispoofChains are all chains that an Antispoof may have. The last three are of tables of agents from before
+// AntispoofChains are all chains that an Antispoof may have. The last four are of tables of agents from before
 // the first release: the second one does not need them any more.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
 	AntispoofOutput, AntispoofLeaving, AntispoofICMP, AntispoofErrors,
-	AntispoofArriving, AntispoofArrived, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
-	"elsewhere", "icmp-inside", "errors-inside",
+	AntispoofArriving, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
+	"elsewhere", "icmp-inside", "errors-inside", "arrived",
 }
 
 // AntispoofPriority is the priority of the chains at the hooks "input", "forward" and "output": before the

@@ -145,17 +145,17 @@ func TestAntispoofArrived(t *testing.T) {
 		require.False(t, r.Over != 0 && r.Chain == dataplane.AntispoofVXLAN)
 	}
 	require.Equal(t, []string{
-		"vxlan meta priority set @nh,96,32", `arriving iifname "a" jump arrived`, `arriving-ipv6 iifname "a" drop`, `arriving iifname "b*" jump arrived`, `arriving-ipv6 iifname "b*" drop`,
-		"arrived ip protocol icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
-		"arrived-errors @th,192,32 == 0xf1000002 jump drop-forged", "arrived ip saddr 241.0.0.2/32 jump arrived-own",
+		"vxlan meta priority set @nh,96,32", `arriving-ipv6 iifname "a" drop`, `arriving-ipv6 iifname "b*" drop`, "arriving meta priority none accept", `arriving iifname != "a" iifname != "b*" accept`,
+		"arriving ip protocol icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
+		"arrived-errors @th,192,32 == 0xf1000002 jump drop-forged", "arriving ip saddr 241.0.0.2/32 jump arrived-own",
 		"arrived-own ip saddr 241.0.0.2/32 update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged",
 		"arrived-own ip saddr 241.0.0.2/32 ip daddr 241.0.0.2/32 udp dport 2 return", "arrived-own jump drop-forged",
 		"arrived-errors meta priority . @th,192,32 & 255.255.0.0 . 255.255.0.0 @inner return",
 		"arrived-errors meta priority . @th,192,32 & 255.255.255.255 . 255.255.255.255 @inner return", "arrived-errors jump drop-forged",
-		"arrived ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.2/32 ip daddr != @own jump arrived-elsewhere",
+		"arriving ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.2/32 ip daddr != @own jump arrived-elsewhere",
 		"arrived-elsewhere ip saddr . ip daddr @echo udp dport 2 return", "arrived-elsewhere jump drop-forged",
-		"arrived meta priority . ip saddr & 255.255.0.0 . 255.255.0.0 @inner accept", "arrived meta priority . ip saddr & 255.255.255.255 . 255.255.255.255 @inner accept",
-		"arrived jump drop-forged", "drop-forged meta priority @clusters drop", "drop-forged drop",
+		"arriving meta priority . ip saddr & 255.255.0.0 . 255.255.0.0 @inner accept", "arriving meta priority . ip saddr & 255.255.255.255 . 255.255.255.255 @inner accept",
+		"arriving jump drop-forged", "drop-forged meta priority @clusters drop", "drop-forged drop",
 	}, rules)
 }
 

@@ -29,13 +29,13 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetWays: {
 		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
-		Size: dataplane.AntispoofWaysSize, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
+		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
 	}, dataplane.AntispoofSetKnown: {
-		Table: table, Name: dataplane.AntispoofSetKnown, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays, Size: dataplane.AntispoofWaysSize,
+		Table: table, Name: dataplane.AntispoofSetKnown, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
 		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex, nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetEchoes: {
 		Table: table, Name: dataplane.AntispoofSetEchoes, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofEchoes,
-		Size: dataplane.AntispoofWaysSize, KeyType: nftables.TypeIPAddr,
+		KeyType: nftables.TypeIPAddr,
 	}, dataplane.AntispoofSetClusters: {
 		Table: table, Name: dataplane.AntispoofSetClusters, Interval: true, Counter: true, KeyType: nftables.TypeIPAddr,
 	}}
