@@ -66,8 +66,8 @@ func pathTo(verb string, other func(*scene) string) func(*testing.T, *scene, str
 	return func(t *testing.T, s *scene, victim string) { must(t, "lab", verb, victim, other(s)) }
 }
 
-// killNode is a power cut: from the moment of the cut, nobody hears of the node. Its processes end after that, so that its kernel does not
-// close their connections. Its network stays for now: while the kernel removes it, the other nodes wait.
+// killNode is a power cut. From the moment of the cut, no packet from or to the node arrives, also not those with which its kernel closes the
+// connections of its processes when they end. Its network stays until removeNode: while the kernel removes it, the other nodes wait.
 func killNode(t *testing.T, _ *scene, victim string) {
 	must(t, "lab", "cut", victim)
 	must(t, "lab", "kill", "--keep-network", victim)

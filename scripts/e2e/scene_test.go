@@ -98,8 +98,8 @@ func (s *scene) settled(t *testing.T) {
 	}
 }
 
-// await waits until each node has had its usual groups, or for so long. The nodes look themselves: a program that enters a node costs the
-// flows more than the look. It reports nothing: they may have changed again since.
+// await waits until each node has had its usual groups, at any time, or until the time is over. The loop runs in the node: entering a node
+// takes more of the processors than looking at its groups. The caller looks again at all nodes: the groups of one may have changed since.
 func (s *scene) await(within time.Duration) {
 	const script = `until [ "$(` + held + ` 2>&1)" = "$1" ]; do sleep 0.2; done`
 	together(everyNode(), func(n string) (string, error) {

@@ -56,8 +56,8 @@ func TestL1Failover(t *testing.T) {
 	}
 }
 
-// withoutAPI returns the faults that can happen without API servers. Those that cannot be undone without them happen to a gateway one after
-// another: so they are started once for all. A node whose agent has ended can still be killed, and then gets new agents.
+// withoutAPI returns the faults that can happen without API servers. Faults that cannot be undone without API servers happen to a gateway one
+// after another, so that the API servers are started once for all of them: a node whose agents were killed gets new ones after it was killed, too.
 func withoutAPI() (out [][]fault) {
 	var last []fault
 	for _, f := range faults {
@@ -80,7 +80,7 @@ func names(fs []fault) string {
 	return strings.Join(out, ", ")
 }
 
-// row is what a fault has cost until now.
+// row has the results of a fault until now.
 type row struct {
 	fault
 	measure.Failover
@@ -90,7 +90,7 @@ type row struct {
 func enough(r *row) bool { return r.Runs >= max(failoverRuns, 1) }
 
 // measure runs faults until each has happened often enough. In each round, all happen to the same gateway. A fault is undone before the next
-// one only if nodes no longer use all gateways: where a cable ends with its agent, the next fault would strike a gateway that carries nothing.
+// one only if the nodes do not use all gateways any more: where cables end with their agent, the next fault would strike an unused gateway.
 func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	require.False(t, s.suffering, "a fault before was not undone")
 	evidence(t, s.gateways, clusters[:2])
