@@ -35,8 +35,8 @@ type Failover struct {
 	Dropped     int       `json:"packets_dropped_by_machine,omitempty"`
 }
 
-// FailoverFlows is the version of the flows that are measured: runs of others are not added.
-const FailoverFlows = 2
+// FailoverFlows is the version of the flows, and of what is done to them: runs of other versions are not added.
+const FailoverFlows = 3
 
 // FailoverRun holds the results of one run with a fault.
 type FailoverRun struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,20 +14,6 @@ import (
 	"subctl/internal/measure"
 )
 
-// scene is where faults happen: cluster1 and cluster2 with several gateways and a worker each, and flows between the workers.
-type scene struct {
-	gateways  []string // of cluster1: those that fail
-	remote    []string // the addresses of the gateways of cluster2
-	from, to  pod
-	inside    container // of from
-	far       container // of to
-	targets   []string  // of the flows: to, and its Service
-	marks     map[string]int
-	usual     map[string]string // the groups of each node while nothing is wrong
-	noAPI     bool              // the API servers are down
-	suffering bool              // a fault has begun, and was not undone yet
-}
-
 // A fault happens to one gateway of cluster1, the victim, while packets flow. What a step does may fail the test.
 type fault struct {
 	name     string
@@ -36,14 +21,14 @@ type fault struct {
 	happen   func(t *testing.T, s *scene, victim string) (moved int) // returns how many flows moved needlessly
 	undo     func(t *testing.T, s *scene, victim string)             // after the flows have ended; may be nil
 	needsAPI bool                                                    // it cannot happen without API servers
-	undoAPI  bool                                                    // it can happen, but not be undone, without them
-	p99, max float64                                                 // limits of the gap, in ms
+	undoAPI  bool                                                    // it can happen without them, but not be undone
+	p99, max float64                                                 // limits of the gap, in ms: less than it is watched
 	size     int                                                     // of the datagrams, in bytes
 }
 
-// How long flows are watched after a fault: three times as long as any gap may be, and until an agent that was killed is there again. A
-// connection that survives does so also if it is watched for less.
-var watched, watchedAgent = lasts(3*time.Second, time.Second), lasts(5*time.Second, 2*time.Second)
+// How long flows are watched after a fault: longer than any gap may be, so that a gap that has not ended exceeds its limit, too; and until an
+// agent that was killed is there again. A connection that survives does so also if it is watched for less.
+var watched, watchedAgent = lasts(1500*time.Millisecond, time.Second), lasts(5*time.Second, 2*time.Second)
 
 // lasts returns how long something lasts where it is measured, or where it is only seen to work.
 func lasts(measured, seen time.Duration) time.Duration {
@@ -58,7 +43,9 @@ func strikes(watched time.Duration, begin func(t *testing.T, s *scene, victim st
 	return func(t *testing.T, s *scene, victim string) int {
 		return s.moved(t, victim, func() {
 			begin(t, s, victim)
+			s.clock.lap("fault")
 			time.Sleep(watched)
+			s.clock.lap("watch")
 		})
 	}
 }
@@ -79,15 +66,26 @@ func pathTo(verb string, other func(*scene) string) func(*testing.T, *scene, str
 	return func(t *testing.T, s *scene, victim string) { must(t, "lab", verb, victim, other(s)) }
 }
 
+// killNode is a power cut. From the moment of the cut, no packet from or to the node arrives, also not those with which its kernel closes the
+// connections of its processes when they end. Its network stays until removeNode: while the kernel removes it, the other nodes wait.
 func killNode(t *testing.T, _ *scene, victim string) {
-	must(t, "lab", "kill", victim)
 	must(t, "lab", "cut", victim)
+	must(t, "lab", "kill", "--keep-network", victim)
 }
 
+// removeNode removes the network of a node that was killed. A node with its network would forward packets once its cut is healed.
+func removeNode(t *testing.T, victim string) { must(t, "lab", "kill", victim) }
+
+// reviveNode boots a node that was killed. A node that boots keeps processors busy, and is not favored meanwhile.
 func reviveNode(t *testing.T, s *scene, victim string) {
+	removeNode(t, victim)
+	favor(t, 1, victim)
 	must(t, "lab", "heal", victim)
 	must(t, "lab", "start", victim)
+	s.clock.lap("boot")
 	s.settled(t)
+	favor(t, favored, victim)
+	s.clock.lap("settle")
 }
 
 func killAgents(t *testing.T, _ *scene, victim string) { on(t, victim, "pkill -9 -x subctl") }
@@ -130,25 +128,25 @@ func (s *scene) after(gateway string, n int) string {
 // faults are all faults. Where one after another happens without API servers, those that can be undone without them come first.
 var faults = []fault{
 	{
-		name: "cut-one-way", p99: 1000, max: 2000, undo: dropNothing,
+		name: "cut-one-way", p99: 1000, max: 1400, undo: dropNothing,
 		happen: dropping("type filter hook prerouting priority -400; ip saddr { REMOTE } drop;"),
 	},
 	{
-		name: "cut-both-ways", p99: 1000, max: 2000,
+		name: "cut-both-ways", p99: 1000, max: 1400,
 		happen: strikes(watched, pathTo("cut", func(*scene) string { return "cluster2" })),
 		undo:   pathTo("heal", func(*scene) string { return "cluster2" }),
 	},
 	{
-		name: "cut-from-worker", p99: 1000, max: 2000,
+		name: "cut-from-worker", p99: 1000, max: 1400,
 		happen: strikes(watched, pathTo("cut", func(s *scene) string { return s.from.node })),
 		undo:   pathTo("heal", func(s *scene) string { return s.from.node }),
 	},
 	{
-		name: "forward-drops", p99: 1000, max: 2000, undo: dropNothing,
+		name: "forward-drops", p99: 1000, max: 1400, undo: dropNothing,
 		happen: dropping("type filter hook forward priority 300; drop;"),
 	},
 	{
-		name: "large-packets-dropped", p99: 1000, max: 2000, size: 1200, undo: dropNothing,
+		name: "large-packets-dropped", p99: 1000, max: 1400, size: 1200, undo: dropNothing,
 		happen: dropping("type filter hook prerouting priority -400; ip saddr { REMOTE } meta length > 1000 drop;"),
 	},
 	{name: "killed-agent", p99: 300, max: 1000, happen: strikes(watchedAgent, killAgents), undo: renewAgents, undoAPI: true},
@@ -158,6 +156,7 @@ var faults = []fault{
 		name: "returned", p99: 300, max: 1000, needsAPI: true,
 		before: func(t *testing.T, s *scene, victim string) {
 			killNode(t, s, victim)
+			removeNode(t, victim)
 			time.Sleep(2 * time.Second)
 		},
 		happen: func(t *testing.T, s *scene, victim string) int {
@@ -177,122 +176,66 @@ var faults = []fault{
 func (s *scene) moved(t *testing.T, failing string, do func()) (n int) {
 	t.Helper()
 	before := gatewaysOf(t, s.from)
+	if s.first == nil {
+		s.first = before
+	}
 	do()
-	after := gatewaysOf(t, s.from)
+	s.now = gatewaysOf(t, s.from)
 	for port, mark := range before {
-		if now, ok := after[port]; ok && now != mark && (failing == "" || mark != s.marks[failing]) {
+		if now, ok := s.now[port]; ok && now != mark && (failing == "" || mark != s.marks[failing]) {
 			n++
 		}
 	}
 	return n
 }
 
-// suffer runs a fault once.
+// suffer runs a fault once, and does not undo it.
 func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.FailoverRun) {
 	t.Helper()
 	if f.before != nil {
 		f.before(t, s, victim)
+		s.clock.lap("before")
 	}
 	drops := dropped(t, s.inside, s.far)
 	all := startFlows(t, s.inside, f.size, s.targets...)
 	up := time.Now()
 	time.Sleep(500 * time.Millisecond)
-	began, struck := gatewaysOf(t, s.from), time.Since(up)
+	s.clock.lap("start")
+	s.first = nil
+	struck := time.Since(up)
 	run.Moved = f.happen(t, s, victim)
-	now := gatewaysOf(t, s.from)
 	e := all.stop(t)
 	run.Dropped, run.Control = dropped(t, s.inside, s.far)-drops, e.Control.LongestGapMs
+	s.clock.lap("end")
 	for _, u := range e.UDP {
 		require.Empty(t, u.Err)
 		run.Gap, run.Packets = max(run.Gap, u.LongestGapMs), run.Packets+u.Lost
 		if u.Lost > 0 {
 			t.Logf("datagrams from port %d to %s: %d lost, from %d to %d ms (first through the failed gateway: %v, now: %v); the fault began after %d ms",
-				u.Port, u.Target, u.Lost, u.LostFromMs, u.LostToMs, began[u.Port] == s.marks[victim], now[u.Port] == s.marks[victim], struck.Milliseconds())
+				u.Port, u.Target, u.Lost, u.LostFromMs, u.LostToMs, s.first[u.Port] == s.marks[victim], s.now[u.Port] == s.marks[victim], struck.Milliseconds())
 		}
 	}
 	for _, c := range e.TCP {
 		if strings.HasPrefix(c.Target, s.to.ip) {
 			if run.Connections++; c.Err != "" {
 				run.Lost++
-				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, began[c.Port] == s.marks[victim], now[c.Port] == s.marks[victim], c.Err)
+				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, s.first[c.Port] == s.marks[victim], s.now[c.Port] == s.marks[victim], c.Err)
 			}
 		}
 	}
+	return run
+}
+
+// undo undoes a fault, and waits until nothing of it is left.
+func (s *scene) undo(t *testing.T, f fault, victim string) {
+	t.Helper()
 	if f.undoAPI {
 		s.apiServers(t, true)
 	}
 	if f.undo != nil {
 		f.undo(t, s, victim)
+		s.clock.lap("undo")
 	}
 	s.settled(t)
-	return run
-}
-
-// apiServers starts the API servers of both clusters, of which one is the broker's, or kills them, once all agents have reported that
-// their cables work: an agent that has just started knows of the others what their reports say.
-func (s *scene) apiServers(t *testing.T, run bool) {
-	t.Helper()
-	if s.noAPI != run {
-		return
-	}
-	if !run {
-		allConnected(t)
-	}
-	verb := map[bool]string{true: "start", false: "kill"}[run]
-	for name, out := range together(clusters[:2], func(c string) (string, error) { return sh("lab", verb, c+"-api") }) {
-		require.NoError(t, out.err, "%s the API server of %s: %s", verb, name, out.text)
-	}
-	s.noAPI = !run
-}
-
-// settled waits until all nodes use the gateways that they use while nothing is wrong. A node that has booted on a busy machine may take
-// minutes: before its kubelet starts a container again that has failed, it waits 10 s, then 20 s, 40 s, and so on.
-func (s *scene) settled(t *testing.T) {
-	t.Helper()
-	took := eventually(t, 90*time.Second, func() error {
-		for node, groups := range s.groups(t) {
-			if groups != s.usual[node] {
-				return fmt.Errorf("%s has\n%s, not\n%s", node, groups, s.usual[node])
-			}
-		}
-		return nil
-	})
-	if took > 30*time.Second {
-		t.Logf("settled only after %v", took.Round(time.Second))
-	}
-}
-
-// groups returns the groups of next hops of each node, and what its connections choose from.
-func (s *scene) groups(t *testing.T) map[string]string {
-	t.Helper()
-	const script = `ip nexthop | sed 's/ unbalanced_time .*//' | sort; nft list table ip submariner-route-return 2>/dev/null | grep numgen || true`
-	out := map[string]string{}
-	for node, held := range together(slices.Concat(nodes(clusters[0]), nodes(clusters[1])), func(n string) (string, error) { return sh("lab", "exec", n, "--", "sh", "-c", script) }) {
-		require.NoError(t, held.err, "%s: %s", node, held.text)
-		out[node] = held.text
-	}
-	return out
-}
-
-// printed is what a program has printed, and its error.
-type printed struct {
-	text string
-	err  error
-}
-
-// together runs something for each name at the same time.
-func together(names []string, run func(name string) (string, error)) map[string]printed {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	out := map[string]printed{}
-	for _, name := range names {
-		all.Go(func() {
-			text, err := run(name)
-			mu.Lock()
-			defer mu.Unlock()
-			out[name] = printed{text, err}
-		})
-	}
-	all.Wait()
-	return out
+	s.clock.lap("settle")
 }

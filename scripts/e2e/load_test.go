@@ -53,12 +53,17 @@ type ended struct {
 }
 
 // container is the container of a pod. Commands in it need no API server, unlike those of kubectl.
-type container struct{ node, id string }
+type container struct{ node, id, pid string } // pid is the process ID in the node
 
 func containerOf(t *testing.T, p pod) container {
 	t.Helper()
 	id := kubectl(t, p.cluster, "get", "pod", p.name, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-	return container{p.node, strings.TrimPrefix(id, "containerd://")}
+	c := container{node: p.node, id: strings.TrimPrefix(id, "containerd://")}
+	tasks := on(t, c.node, "ctr -n k8s.io tasks ls") // perhaps among warnings of containerd's client
+	m := regexp.MustCompile(`(?m)^` + c.id + `\s+(\d+)\s+RUNNING`).FindStringSubmatch(tasks)
+	require.NotNil(t, m, "container %s of pod %s does not run:\n%s", c.id, p.name, tasks)
+	c.pid = m[1]
+	return c
 }
 
 // command returns the command that runs the lab's test program in the container.
@@ -67,7 +72,8 @@ func (c container) command(args ...string) []string {
 	return append([]string{"lab", "exec", c.node, "--", "ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", id, c.id, "/labapp"}, args...)
 }
 
-var number = regexp.MustCompile(`(?m)^\d+$`)
+// unread is how many datagrams a kernel has dropped as their sockets were full, in /proc/net/snmp.
+var unread = regexp.MustCompile(`(?m)^Udp: \d+ \d+ \d+ \d+ (\d+)`)
 
 // dropped returns how many packets have been dropped for want of a processor: by the kernel that all nodes share, and at the sockets of
 // two containers. It is 0 if nobody wants to know.
@@ -84,10 +90,12 @@ func dropped(t *testing.T, ends ...container) (n int) {
 		n += int(m)
 	}
 	for _, c := range ends {
-		out := must(t, c.command("unread")...) // perhaps among warnings of containerd's client
-		m, err := strconv.Atoi(number.FindString(out))
-		require.NoError(t, err, out)
-		n += m
+		out := must(t, "lab", "exec", c.node, "--", "cat", "/proc/"+c.pid+"/net/snmp") // of the network namespace of the pod
+		m := unread.FindStringSubmatch(out)
+		require.NotNil(t, m, out)
+		more, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		n += more
 	}
 	return n
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"subctl/internal/measure"
@@ -43,13 +44,11 @@ func TestL1Failover(t *testing.T) {
 				t.Run(driver, func(t *testing.T) {
 					s.connect(t, driver)
 					for _, f := range faults {
-						t.Run(f.name, func(t *testing.T) { s.measure(t, f, driver, true) })
+						t.Run(f.name, func(t *testing.T) { s.measure(t, driver, true, f) })
 					}
 					defer s.apiServers(t, true)
-					for _, f := range faults {
-						if !f.needsAPI {
-							t.Run(f.name+" without API servers", func(t *testing.T) { s.measure(t, f, driver, false) })
-						}
+					for _, fs := range withoutAPI() {
+						t.Run(names(fs)+" without API servers", func(t *testing.T) { s.measure(t, driver, false, fs...) })
 					}
 				})
 			}
@@ -57,41 +56,98 @@ func TestL1Failover(t *testing.T) {
 	}
 }
 
-// measure runs a fault until it has happened often enough. A fault that is run once is run again if connections were lost, which happens on
-// a busy machine: "make failover" counts all runs.
-func (s *scene) measure(t *testing.T, f fault, driver string, api bool) {
+// withoutAPI returns the faults that can happen without API servers. Faults that cannot be undone without API servers happen to a gateway one
+// after another, so that the API servers are started once for all of them: a node whose agents were killed gets new ones after it was killed, too.
+func withoutAPI() (out [][]fault) {
+	var last []fault
+	for _, f := range faults {
+		switch {
+		case f.needsAPI:
+		case f.undoAPI:
+			last = append(last, f)
+		default:
+			out = append(out, []fault{f})
+		}
+	}
+	return append(out, last)
+}
+
+func names(fs []fault) string {
+	var out []string
+	for _, f := range fs {
+		out = append(out, f.name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// row has the results of a fault until now.
+type row struct {
+	fault
+	measure.Failover
+}
+
+// enough reports whether the fault has happened often enough.
+func enough(r *row) bool { return r.Runs >= max(failoverRuns, 1) }
+
+// measure runs faults until each has happened often enough. In each round, all happen to the same gateway. A fault is undone before the next
+// one only if the nodes do not use all gateways any more: where cables end with their agent, the next fault would strike an unused gateway.
+func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	require.False(t, s.suffering, "a fault before was not undone")
 	evidence(t, s.gateways, clusters[:2])
-	row := measure.Failover{Fault: f.name, Cable: driver, Gateways: len(s.gateways), NoAPI: !api, Commit: failoverCommit}
 	file := filepath.Join(root, failoverJSON)
-	if failoverJSON != "" {
-		var err error
-		row, err = row.Resume(file)
-		require.NoError(t, err)
+	var rows []*row
+	for _, f := range fs {
+		r := &row{f, measure.Failover{Fault: f.name, Cable: driver, Gateways: len(s.gateways), NoAPI: !api, Commit: failoverCommit}}
+		if failoverJSON != "" {
+			var err error
+			r.Failover, err = r.Resume(file)
+			require.NoError(t, err)
+		}
+		rows = append(rows, r)
 	}
-	for row.Runs < max(failoverRuns, 1) {
+	for {
+		round := slices.DeleteFunc(slices.Clone(rows), enough)
+		if len(round) == 0 {
+			break
+		}
 		s.suffering = true
-		began := time.Now()
-		s.apiServers(t, api)
-		run := s.suffer(t, f, s.gateways[row.Runs%len(s.gateways)])
-		if failoverRuns == 0 && run.Lost > 0 {
-			t.Logf("ONCE MORE, as connections were lost: %+v", run)
-			s.apiServers(t, api)
-			run = s.suffer(t, f, s.gateways[row.Runs%len(s.gateways)])
+		victim := s.gateways[round[0].Runs%len(s.gateways)]
+		for i, r := range round {
+			r.Add(s.run(t, r.fault, victim, api, i == len(round)-1))
+			if failoverJSON != "" {
+				require.NoError(t, r.Keep(file))
+			}
 		}
 		s.suffering = false
-		t.Logf("%+v in %.1f s", run, time.Since(began).Seconds())
-		row.Add(run)
-		if failoverJSON != "" {
-			require.NoError(t, row.Keep(file))
+	}
+	for _, r := range rows {
+		assert.Zero(t, r.Lost, "%s: connections from pod to pod continue", r.name)
+		if failoverRuns > 0 {
+			assert.Zero(t, r.Moved, "%s: flows through other gateways stay there", r.name)
+			assert.LessOrEqual(t, r.P99, r.p99, "%s: p99", r.name)
+			assert.LessOrEqual(t, r.Max, r.max, "%s: max", r.name)
 		}
 	}
-	require.Zero(t, row.Lost, "connections from pod to pod continue")
-	if failoverRuns > 0 {
-		require.Zero(t, row.Moved, "flows through other gateways stay there")
-		require.LessOrEqual(t, row.P99, f.p99, "p99")
-		require.LessOrEqual(t, row.Max, f.max, "max")
+}
+
+// run runs a fault, and undoes it unless it may be left to the next one. A fault that is run once is run again if connections were lost,
+// which happens on a busy machine: "make failover" counts all runs.
+func (s *scene) run(t *testing.T, f fault, victim string, api, last bool) measure.FailoverRun {
+	t.Helper()
+	s.clock.start()
+	s.apiServers(t, api)
+	run := s.suffer(t, f, victim)
+	if failoverRuns == 0 && run.Lost > 0 {
+		t.Logf("ONCE MORE, as connections were lost: %+v", run)
+		s.undo(t, f, victim)
+		s.apiServers(t, api)
+		run = s.suffer(t, f, victim)
 	}
+	if last || !s.asUsual(t) {
+		s.undo(t, f, victim)
+	}
+	t.Logf("%s of %s: %+v in %v", f.name, victim, run, &s.clock)
+	return run
 }
 
 // newScene returns two clusters with so many gateways, and a worker each. They may have had fewer before.
@@ -137,7 +193,7 @@ func newScene(t *testing.T, n int) *scene {
 	for _, g := range gateways(t, "cluster2") {
 		s.remote = append(s.remote, nodeIP(t, g))
 	}
-	must(t, "lab", "favor", "--times", "4", s.from.node, s.to.node) // flows wait for what fails, and not for the processors that all nodes share
+	favor(t, favored, slices.Concat([]string{s.from.node, s.to.node}, s.gateways, gateways(t, "cluster2"))...)
 	// A Service for this pod only: the others would answer as well.
 	kubectl(t, s.to.cluster, "label", "pod", "--all", "far-")
 	kubectl(t, s.to.cluster, "label", "pod", s.to.name, "far=yes")

@@ -19,11 +19,17 @@ import (
 )
 
 func newKill(l *lab) *cobra.Command {
-	return &cobra.Command{
+	var keepNetwork bool
+	cmd := &cobra.Command{
 		Use:   "kill NAME",
 		Short: "Cut the power of a node or of an API server",
 		Long: `Ends all processes of a node at once and takes its network away, as a power cut would; of an API server (cluster1-api), all of the
-control plane. The disk stays: lab start boots it again.`,
+control plane. The disk stays: lab start boots it again.
+
+The kernel removes a network under a lock that all nodes share, so that others wait for a moment. With --keep-network, the network of the node
+stays until it is killed without this flag, or started. Until then it forwards packets: cut the node off first.`,
+		Example: `  lab kill cluster1-node1
+  lab cut cluster1-node1 && lab kill --keep-network cluster1-node1   # a power cut that costs the other nodes no time`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if c, ok, err := l.controlPlane(args[0]); err != nil {
@@ -35,9 +41,14 @@ control plane. The disk stays: lab start boots it again.`,
 			if err != nil {
 				return err
 			}
+			if keepNetwork {
+				return node.Halt(n, tree)
+			}
 			return node.Kill(n, tree)
 		},
 	}
+	cmd.Flags().BoolVar(&keepNetwork, "keep-network", false, "end only the processes of the node")
+	return cmd
 }
 
 func newStart(l *lab) *cobra.Command {

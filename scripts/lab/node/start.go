@@ -111,13 +111,18 @@ func Find(n plan.Node, tree cgroup.Tree) (pid int, ok bool, err error) {
 	return pid, ok, nil
 }
 
-// Kill is a power cut: processes, cable and all network state are gone at once.
-func Kill(n plan.Node, tree cgroup.Tree) error {
+// Halt ends all processes of a node. Its kernel still forwards, unless the node was cut off before.
+func Halt(n plan.Node, tree cgroup.Tree) error {
 	pids, err := tree.Processes(n.Name())
 	if err != nil {
 		return err
 	}
-	return errors.Join(process.Kill(pids), fabric.Unplug(n.Port()))
+	return process.Kill(pids)
+}
+
+// Kill is a power cut: processes, cable and all network state are gone at once.
+func Kill(n plan.Node, tree cgroup.Tree) error {
+	return errors.Join(Halt(n, tree), fabric.Unplug(n.Port()))
 }
 
 // Command is a program to be run inside a node.

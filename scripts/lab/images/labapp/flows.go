@@ -21,7 +21,9 @@ const (
 	busyEvery  = 500 * time.Millisecond // between two messages of a busy TCP connection
 	patience   = 15 * time.Second       // for an answer on a TCP connection, which repeats what was lost
 	flowsLimit = 1000                   // of each kind: each has a port
-	underWay   = time.Second            // for answers that are under way when a UDP flow ends
+	underWay   = time.Second            // for answers that are under way when a UDP flow ends, at most
+	silence    = 300 * time.Millisecond // without an answer, after which no more are under way
+	lookEvery  = 10 * time.Millisecond  // for such answers
 )
 
 // controlRate is the maximum number of datagrams of the control per second: it must not make the machine busy itself.
@@ -196,11 +198,22 @@ func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up f
 	refused := 0
 	f.Sent, refused = sendAll(ctx, conn, len(f.back), size, f.every, func(i int) { f.skipped[i] = true })
 	f.ended = time.Now()
-	for time.Since(f.ended) < underWay && arrived.Load() < int64(f.Sent-refused-len(f.skipped)) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	awaitAnswers(&arrived, int64(f.Sent-refused-len(f.skipped)))
 	_ = conn.SetReadDeadline(time.Now())
 	<-received
+}
+
+// awaitAnswers waits for the answers that are under way: until all have arrived, or none has for the time of silence, or underWay is over.
+// It counts looks, and not time: while the machine is too busy to run this program, nothing is silent.
+func awaitAnswers(arrived *atomic.Int64, all int64) {
+	began, last := time.Now(), arrived.Load()
+	for looks := 0; last < all && looks < int(silence/lookEvery) && time.Since(began) < underWay; {
+		time.Sleep(lookEvery)
+		looks++
+		if now := arrived.Load(); now > last {
+			last, looks = now, 0
+		}
+	}
 }
 
 // tcpFlow is a connection to an echo.

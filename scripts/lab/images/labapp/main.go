@@ -26,7 +26,6 @@ const usage = `usage:
                                                      UDP flows and TCP connections to echoes, each from a port of its own, and
                                                      what became of each, as JSON, when standard input ends; the control is
                                                      one more UDP flow, which takes no cable
-  labapp unread                                      how many datagrams the kernel dropped as programs here did not read them in time
   labapp ports HOST:PORT [--first 1024] [--count 1000] [--timeout D]
                                                      a datagram to a UDP echo from each of these ports, and how many come back, as JSON
   labapp serve-bench [:5201]                         the other end of bench
@@ -39,7 +38,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	commands := map[string]func(context.Context, []string) error{
-		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "flows": flows, "unread": unread, "ports": ports, "serve-bench": serveBench, "bench": bench,
+		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "flows": flows, "ports": ports, "serve-bench": serveBench, "bench": bench,
 		"ip": func(context.Context, []string) error { fmt.Println(whoami()); return nil },
 		"sleep": func(ctx context.Context, _ []string) error {
 			<-ctx.Done()
