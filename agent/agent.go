@@ -231,11 +231,30 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	return snap, nil
 }
 
-// cabler returns the kernel's view of the node's cables; nil if this agent has not made
-// any.
+// cabler returns the kernel's view of the node's cables, also of those that an earlier agent has made; nil if there is none.
 func (a *agent) cabler() dataplane.Cabler {
-	c, _ := a.targets[a.Role.Owner.Name].(dataplane.Cabler)
+	t, err := a.target(a.Role.Owner)
+	if err != nil {
+		return nil // sync reports it
+	}
+	c, _ := t.(dataplane.Cabler)
 	return c
+}
+
+// target returns the part of the kernel that belongs to an owner.
+func (a *agent) target(o dataplane.Owner) (dataplane.Target, error) {
+	if t := a.targets[o.Name]; t != nil {
+		return t, nil
+	}
+	t, err := a.Kernel.Target(o)
+	if err != nil {
+		return nil, err
+	}
+	if a.targets == nil {
+		a.targets = map[string]dataplane.Target{}
+	}
+	a.targets[o.Name] = t
+	return t, nil
 }
 
 // sync makes the node hold the plan. A failure of one part does not stop the others.
@@ -249,16 +268,9 @@ func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
 }
 
 func (a *agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane.State) ([]dataplane.Op, error) {
-	t := a.targets[o.Name]
-	if t == nil {
-		var err error
-		if t, err = a.Kernel.Target(o); err != nil {
-			return nil, err
-		}
-		if a.targets == nil {
-			a.targets = map[string]dataplane.Target{}
-		}
-		a.targets[o.Name] = t
+	t, err := a.target(o)
+	if err != nil {
+		return nil, err
 	}
 	return dataplane.Sync(ctx, t, want)
 }
