@@ -76,8 +76,9 @@ type agent struct {
 	told    map[string]bool // the warnings of the last report, by UID and type of condition
 	meters  *meters
 
-	node sync.Mutex     // held while the node is read and changed
-	last *mesh.Snapshot // of the last plan; nil if there is none
+	node sync.Mutex      // held while the node is read and changed
+	last *mesh.Snapshot  // of the last plan; nil if there is none
+	held dataplane.State // what the node was last seen to hold, as far as dataplane.Ahead compares it; nil if it may differ
 
 	books      books
 	scope      scope
@@ -229,50 +230,6 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 		}
 	}
 	return snap, nil
-}
-
-// cabler returns the kernel's view of the node's cables, also of those that an earlier agent has made; nil if there is none.
-func (a *agent) cabler() dataplane.Cabler {
-	t, err := a.target(a.Role.Owner)
-	if err != nil {
-		return nil // sync reports it
-	}
-	c, _ := t.(dataplane.Cabler)
-	return c
-}
-
-// target returns the part of the kernel that belongs to an owner.
-func (a *agent) target(o dataplane.Owner) (dataplane.Target, error) {
-	if t := a.targets[o.Name]; t != nil {
-		return t, nil
-	}
-	t, err := a.Kernel.Target(o)
-	if err != nil {
-		return nil, err
-	}
-	if a.targets == nil {
-		a.targets = map[string]dataplane.Target{}
-	}
-	a.targets[o.Name] = t
-	return t, nil
-}
-
-// sync makes the node hold the plan. A failure of one part does not stop the others.
-func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
-	done, err := a.syncOwner(ctx, a.Role.Owner, p.State)
-	for _, o := range p.Sweep {
-		ops, sweepErr := a.syncOwner(ctx, o, dataplane.State{})
-		done, err = append(done, ops...), errors.Join(err, sweepErr)
-	}
-	return done, err
-}
-
-func (a *agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane.State) ([]dataplane.Op, error) {
-	t, err := a.target(o)
-	if err != nil {
-		return nil, err
-	}
-	return dataplane.Sync(ctx, t, want)
 }
 
 // Healthy is the liveness probe: the loop must have ended recently.
