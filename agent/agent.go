@@ -124,6 +124,9 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	fault, again := p.fault, a.Role.Resync
+	if p.plan.Again > 0 {
+		again = min(again, p.plan.Again)
+	}
 	if !errors.Is(p.mistake, mesh.ErrNotJoined) {
 		report := a.Role.Report(p.snap, p.plan, p.out)
 		soon, err := a.report(ctx, p.snap, report, p.out)

@@ -130,6 +130,26 @@ func TestRerouteAhead(t *testing.T) {
 	require.Empty(t, dataplane.Diff(got, w.plan.State))
 }
 
+// Connections that wait for a gateway which does not answer do so no longer than they are to: the next loop does not wait for a change.
+func TestLoopFollowsWhoIsAwaited(t *testing.T) {
+	w := newWorld(t, mesh.Route(), "two-active-gateways")
+	w.Node, w.Kernel.Facts = "worker", workerFacts
+	w.run(t)
+	usual, err := w.Reconcile(t.Context(), everything)
+	require.NoError(t, err)
+	w.health["gateway/gw2"] = mesh.Health{Status: submarinerv1.ConnectionError, Since: time.Now()}
+	soon, err := w.Reconcile(t.Context(), everything)
+	require.NoError(t, err)
+	require.Less(t, soon.RequeueAfter, min(usual.RequeueAfter, 3*time.Second))
+	require.Positive(t, soon.RequeueAfter)
+	before := w.holds(t, dataplane.RouteOwner)
+	w.health["gateway/gw2"] = mesh.Health{Status: submarinerv1.ConnectionError, Since: time.Now().Add(-time.Minute)}
+	later, err := w.Reconcile(t.Context(), everything)
+	require.NoError(t, err)
+	require.Equal(t, usual.RequeueAfter, later.RequeueAfter)
+	require.NotEqual(t, before, w.holds(t, dataplane.RouteOwner), "they choose another one")
+}
+
 // A member whose gateways answer and do not answer by turns cannot keep the agent busy.
 func TestHostileFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
