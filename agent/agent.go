@@ -76,8 +76,9 @@ type agent struct {
 	told    map[string]bool // the warnings of the last report, by UID and type of condition
 	meters  *meters
 
-	node sync.Mutex     // held while the node is read and changed
-	last *mesh.Snapshot // of the last plan; nil if there is none
+	node sync.Mutex      // held while the node is read and changed
+	last *mesh.Snapshot  // of the last plan; nil if there is none
+	held dataplane.State // what the node was last seen to hold, as far as dataplane.Ahead compares it; nil if it may differ
 
 	books      books
 	scope      scope
@@ -123,6 +124,9 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	fault, again := p.fault, a.Role.Resync
+	if p.plan.Again > 0 {
+		again = min(again, p.plan.Again)
+	}
 	if !errors.Is(p.mistake, mesh.ErrNotJoined) {
 		report := a.Role.Report(p.snap, p.plan, p.out)
 		soon, err := a.report(ctx, p.snap, report, p.out)
@@ -229,38 +233,6 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 		}
 	}
 	return snap, nil
-}
-
-// cabler returns the kernel's view of the node's cables; nil if this agent has not made
-// any.
-func (a *agent) cabler() dataplane.Cabler {
-	c, _ := a.targets[a.Role.Owner.Name].(dataplane.Cabler)
-	return c
-}
-
-// sync makes the node hold the plan. A failure of one part does not stop the others.
-func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
-	done, err := a.syncOwner(ctx, a.Role.Owner, p.State)
-	for _, o := range p.Sweep {
-		ops, sweepErr := a.syncOwner(ctx, o, dataplane.State{})
-		done, err = append(done, ops...), errors.Join(err, sweepErr)
-	}
-	return done, err
-}
-
-func (a *agent) syncOwner(ctx context.Context, o dataplane.Owner, want dataplane.State) ([]dataplane.Op, error) {
-	t := a.targets[o.Name]
-	if t == nil {
-		var err error
-		if t, err = a.Kernel.Target(o); err != nil {
-			return nil, err
-		}
-		if a.targets == nil {
-			a.targets = map[string]dataplane.Target{}
-		}
-		a.targets[o.Name] = t
-	}
-	return dataplane.Sync(ctx, t, want)
 }
 
 // Healthy is the liveness probe: the loop must have ended recently.

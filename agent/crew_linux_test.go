@@ -153,6 +153,12 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 	if r.Name == mesh.Gateway().Name {
 		snap.Standing, snap.Memory = c.standing[node], c.memory[node]
 		snap.Health = c.probe(node, c.plans[[2]string{node, r.Name}].Probes)
+		c.nodes[node].Do(func() {
+			var err error
+			snap.Cables, err = c.hosts[[2]string{node, r.Name}].CableStates()
+			require.NoError(t, err)
+		})
+		snap.Cables = append([]dataplane.CableState{}, snap.Cables...) // not nil: they are known
 	}
 	snap.Now = time.Now()
 	return snap

@@ -6,7 +6,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/dataplane"
 	"subctl/internal/wake"
 )
 
@@ -29,12 +31,27 @@ func (a *agent) reroute(ctx context.Context) time.Duration {
 	if err != nil {
 		return time.Since(start) // the loop reports it
 	}
-	ops, err := a.syncOwner(ctx, a.Role.Owner, plan.State)
-	a.logOps(ops)
+	ops := a.ahead(ctx, plan)
+	more, err := a.syncOwn(ctx, plan)
+	a.logOps(append(ops, more...))
 	if err != nil {
 		a.Log.Debug("following the probes", "err", err) // the loop reports it
 	}
 	return time.Since(start)
+}
+
+// ahead moves packets to the gateways of the plan before Sync reads the kernel, and returns the steps that it took.
+func (a *agent) ahead(ctx context.Context, p mesh.Plan) (done []dataplane.Op) {
+	t, err := a.target(a.Role.Owner)
+	if err != nil {
+		return nil // syncOwn reports it
+	}
+	for _, op := range dataplane.Ahead(a.held, p.State) {
+		if t.Apply(ctx, op) == nil {
+			done = append(done, op)
+		}
+	}
+	return done
 }
 
 // After a call of reroute, a multiple of the time that it took passes before the next one, unless that is less than

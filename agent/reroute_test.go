@@ -15,6 +15,7 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
+	"subctl/dataplane/dataplanetest"
 )
 
 func (b *beside) Refresh(s *mesh.Snapshot) {
@@ -62,6 +63,91 @@ func TestReroute(t *testing.T) {
 	require.NoError(t, <-looped)
 	w.run(t)
 	require.Equal(t, after, w.holds(t, dataplane.GatewayOwner))
+}
+
+// watched is a kernel that notes what is done with it.
+type watched struct {
+	*dataplanetest.Fake
+	done *[]string
+}
+
+func (w watched) Observe(ctx context.Context, kinds ...dataplane.Kind) (dataplane.State, error) {
+	*w.done = append(*w.done, "observe")
+	return w.Fake.Observe(ctx, kinds...)
+}
+
+func (w watched) Apply(ctx context.Context, op dataplane.Op) error {
+	*w.done = append(*w.done, op.String())
+	return w.Fake.Apply(ctx, op)
+}
+
+// Packets leave a gateway that does not answer before the kernel is read, which takes a while. The result is the same.
+func TestRerouteAhead(t *testing.T) {
+	var done []string
+	kernel := &dataplanetest.Fake{}
+	w := newWorld(t, mesh.Gateway(), "two-active-gateways")
+	w.Kernel.Target = func(dataplane.Owner) (dataplane.Target, error) { return watched{kernel, &done}, nil }
+	w.run(t)
+	for name, target := range w.plan.Probes.Targets {
+		if target.Fast {
+			w.health[name] = mesh.Health{Status: submarinerv1.Connected}
+		}
+	}
+	w.run(t)
+	var first, second mesh.Healths
+	for name := range w.health {
+		first, second = second, mesh.Healths{name: {Status: submarinerv1.ConnectionError}}
+	}
+	require.NotNil(t, first, "there are several cables")
+	for _, down := range []mesh.Healths{first, second} {
+		for name := range w.health {
+			w.health[name] = mesh.Health{Status: submarinerv1.Connected}
+		}
+		maps.Copy(w.health, down)
+		done = nil
+		w.reroute(t.Context())
+		require.Greater(t, len(done), 1)
+		require.Contains(t, done[0], "+ ip nexthop replace id ")
+		require.Contains(t, done[0], " group ")
+		require.NotContains(t, done[1:], done[0])
+		require.Equal(t, "observe", done[1])
+		done = nil
+		w.run(t)
+		require.Equal(t, []string{"observe"}, done, "the loop has nothing to change")
+	}
+
+	t.Log("another program has removed the group")
+	for k := range w.plan.State {
+		if k.Kind == dataplane.KindGroup {
+			require.NoError(t, kernel.Remove(k))
+		}
+	}
+	maps.Copy(w.health, first)
+	w.reroute(t.Context())
+	got, err := kernel.Observe(t.Context())
+	require.NoError(t, err)
+	w.run(t)
+	require.Empty(t, dataplane.Diff(got, w.plan.State))
+}
+
+// Connections that wait for a gateway which does not answer do so no longer than they are to: the next loop does not wait for a change.
+func TestLoopFollowsWhoIsAwaited(t *testing.T) {
+	w := newWorld(t, mesh.Route(), "two-active-gateways")
+	w.Node, w.Kernel.Facts = "worker", workerFacts
+	w.run(t)
+	usual, err := w.Reconcile(t.Context(), everything)
+	require.NoError(t, err)
+	w.health["gateway/gw2"] = mesh.Health{Status: submarinerv1.ConnectionError, Since: time.Now()}
+	soon, err := w.Reconcile(t.Context(), everything)
+	require.NoError(t, err)
+	require.Less(t, soon.RequeueAfter, min(usual.RequeueAfter, 3*time.Second))
+	require.Positive(t, soon.RequeueAfter)
+	before := w.holds(t, dataplane.RouteOwner)
+	w.health["gateway/gw2"] = mesh.Health{Status: submarinerv1.ConnectionError, Since: time.Now().Add(-time.Minute)}
+	later, err := w.Reconcile(t.Context(), everything)
+	require.NoError(t, err)
+	require.Equal(t, usual.RequeueAfter, later.RequeueAfter)
+	require.NotEqual(t, before, w.holds(t, dataplane.RouteOwner), "they choose another one")
 }
 
 // A member whose gateways answer and do not answer by turns cannot keep the agent busy.

@@ -29,6 +29,9 @@ type Node struct {
 	// Down specifies that the node does not answer this one. A gateway gets no packets then while another gateway answers, and a
 	// gateway hands the packets for the pods of such a node over to the other gateways.
 	Down bool
+	// Awaited specifies that a gateway which is Down has been so for a short time only, and may answer again at any moment. Connections that go
+	// through it take another gateway meanwhile, and do not choose again.
+	Awaited bool
 }
 
 // way returns the node as a gateway, with its next hop.

@@ -64,6 +64,13 @@ func (l Local) RefusesKeys(p Peer, purpose, name string) error {
 	return err
 }
 
+// Handshaker is a Driver whose cables carry nothing before their two ends have agreed on keys. They do so again whenever
+// the device is made anew.
+type Handshaker interface {
+	// StateOf returns dataplane.CableState.Device and dataplane.CableState.Peer of the cable to a gateway.
+	StateOf(Gateway) (device, peer string)
+}
+
 // Announcer is a Driver whose gateways announce settings that must be the same at both ends.
 type Announcer interface {
 	// Announced returns the settings that a gateway announces.

@@ -374,8 +374,8 @@ func sendRaw(t *testing.T, from *nstest.NS, to string, packet []byte) {
 }
 
 // A worker spreads connections to another cluster over the gateways, also those between the same two hosts, and a
-// connection stays with its gateway. If that does not answer, its connections continue through another one, and
-// they stay there when it returns.
+// connection stays with its gateway. If that does not answer, its connections continue through another one: at first as long as it does not
+// answer, and later they stay there when it returns.
 func TestConnectionsChooseGateways(t *testing.T) {
 	l := newReturnLab(t, false)
 	l.serve(l.client, "10.2.0.1:80")
@@ -426,7 +426,14 @@ func TestConnectionsChooseGateways(t *testing.T) {
 
 			l.client.Run("ip route replace default via 192.168.2.1 table 1")
 			l.gateways[0].Run("ip link set cable0 down")
-			l.plan.Gateways[0].Down = true
+			l.plan.Gateways[0].Down, l.plan.Gateways[0].Awaited = true, true
+			l.sync()
+			answered(conns, source)
+			require.Equal(t, balance, spread(source, conns), "they wait for it")
+			conns = append(conns, dial(from, source))
+			require.Equal(t, balance[one], spread(source, conns)[one], "new ones do not")
+			conns = conns[:200]
+			l.plan.Gateways[0].Awaited = false
 			l.sync()
 			answered(conns, source)
 			require.Equal(t, 200, spread(source, conns)[two])

@@ -49,7 +49,7 @@ func (r cableResult) member(old *submarinerv1.Connection) (is bool, reason strin
 		return true, c.Drain.String() // or drained, but nobody else is in service
 	case c.Silent:
 		return false, memberSilent
-	case c.Idle:
+	case c.Idle, c.Down && !r.plan.Mesh.Snapshot.Health.down(c):
 		return false, memberWaits
 	case c.Down && old != nil && strings.HasPrefix(old.MemberReason, memberDown):
 		return false, old.MemberReason

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -169,13 +170,24 @@ func podCIDR(sub *v1alpha1.Submariner, n *corev1.Node) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// observed returns the gateways, as this node observes them.
-func (m Membership) observed(health Healths) []cable.Node {
-	out := slices.Clone(m.Gateways)
+// awaitFor is the time for which connections stay with a gateway that does not answer: an agent that waits for a processor may find a gateway
+// down that forwards all the time. It finds it up again FastBack probes later, after half a second. Their packets take the other gateways
+// meanwhile. No node reboots within this time.
+const awaitFor = 2 * time.Second
+
+// observed returns the gateways, as this node observes them, and after what time to plan again, as connections no longer wait for one
+// of them; 0 if they wait for none.
+func (m Membership) observed(health Healths, now time.Time) (out []cable.Node, again time.Duration) {
+	out = slices.Clone(m.Gateways)
 	for i, g := range out {
-		out[i].Down = health[gatewayProbe(g)].Status == submarinerv1.ConnectionError
+		h := health[gatewayProbe(g)]
+		left := h.Since.Add(awaitFor).Sub(now)
+		out[i].Down = h.Status == submarinerv1.ConnectionError
+		if out[i].Awaited = out[i].Down && !h.Since.IsZero() && left > 0; out[i].Awaited && (again == 0 || left < again) {
+			again = left
+		}
 	}
-	return out
+	return out, again
 }
 
 // returned returns the addresses that each gateway of this cluster announces as its own, by node. Of two gateways with the same address, the first has

@@ -51,9 +51,11 @@ func planRoute(s Snapshot) (Plan, error) {
 	if m.Membership.Leaving() {
 		return p, nil
 	}
+	gateways, again := m.Membership.observed(s.Health, s.Now)
+	p.Again = again
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: m.Membership.observed(s.Health), Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
+		Gateways: gateways, Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {

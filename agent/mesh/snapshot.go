@@ -65,7 +65,8 @@ type Snapshot struct {
 	// ClusterSets are the clustersets in this cluster's grant, from which PoliciesDigest was read. They are
 	// nil if PoliciesDigest is empty.
 	ClusterSets []string
-	// Cables are the states of the gateway's encrypted cables, as the kernel has them.
+	// Cables are the states of the gateway's encrypted cables, as the kernel has them; nil if unknown. They are read after Health:
+	// a cable that has answered has its keys here.
 	Cables []dataplane.CableState
 	// Flows is the number of connections to and from other clusters through this gateway.
 	Flows Flows

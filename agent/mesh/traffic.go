@@ -55,8 +55,9 @@ func direct(m *Mesh) Traffic {
 	for _, c := range m.Cables.Placeless {
 		d.outlast(c)
 	}
+	shaken := m.Snapshot.handshakes()
 	for i, c := range d.out.Held {
-		d.out.Held[i].Down = m.Snapshot.Health.down(c)
+		d.out.Held[i].Down = m.Snapshot.Health.down(c) || d.out.several[c.Cluster] && shaken.lack(c)
 		if _, used := d.out.Using[c.Name]; !used || c.Silent {
 			d.out.Barred = append(d.out.Barred, c.Subnets...) // its packets are dropped until it answers
 		}

@@ -11,6 +11,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
 	"subctl/internal/alarm"
 )
 
@@ -40,7 +41,9 @@ func (k *kernelView) Observe(s *mesh.Snapshot) error {
 		return nil
 	}
 	var err error
-	s.Cables, err = c.CableStates()
+	if s.Cables, err = c.CableStates(); err == nil && s.Cables == nil {
+		s.Cables = []dataplane.CableState{} // it is known that there are none
+	}
 	k.failed.Report(k.Log, slog.LevelWarn, "reading the state of the cables", err) // pings tell, too
 	return nil
 }

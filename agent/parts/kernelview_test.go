@@ -40,11 +40,11 @@ func TestRestartsAreReported(t *testing.T) {
 		k.Act(s, mesh.Plan{}, &mesh.Outcome{})
 	}
 	look()
-	require.Empty(t, s.Cables, "nothing was made yet")
+	require.Nil(t, s.Cables, "it is not known")
 	kernel = mortal{}
 	look()
 	require.Empty(t, events)
-	require.Empty(t, s.Cables, "a standby gateway has no cables")
+	require.Nil(t, s.Cables, "a gateway without a role has no cables")
 	s.Standing.Active = true
 	kernel = mortal{"charon": 2, "wireguard-go": 1}
 	look()
@@ -54,4 +54,19 @@ func TestRestartsAreReported(t *testing.T) {
 	require.Len(t, events, 2)
 	require.Contains(t, events[0], "gw CableProgramRestarted: charon was found dead")
 	require.Contains(t, events[1], "gw CableProgramRestarted: wireguard-go was found dead")
+}
+
+// states is a kernel whose cables are as given.
+type states []dataplane.CableState
+
+func (s states) CableStates() ([]dataplane.CableState, error) { return s, nil }
+func (states) Restarts() map[string]int                       { return nil }
+
+// A kernel without cables is something else than one that cannot be asked.
+func TestKernelWithoutCables(t *testing.T) {
+	k := newKernelView(Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return states(nil) }})
+	s := mesh.Snapshot{Standing: mesh.Standing{Active: true}}
+	require.NoError(t, k.Observe(&s))
+	require.NotNil(t, s.Cables)
+	require.Empty(t, s.Cables)
 }

@@ -14,8 +14,9 @@ import (
 type Combined struct{ Driver }
 
 var (
-	_ cable.Driver  = Combined{}
-	_ cable.Claimer = Combined{}
+	_ cable.Driver     = Combined{}
+	_ cable.Claimer    = Combined{}
+	_ cable.Handshaker = Combined{}
 )
 
 // Name implements cable.Driver.

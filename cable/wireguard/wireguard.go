@@ -30,8 +30,9 @@ import (
 type Driver struct{}
 
 var (
-	_ cable.Driver  = Driver{}
-	_ cable.Claimer = Driver{}
+	_ cable.Driver     = Driver{}
+	_ cable.Claimer    = Driver{}
+	_ cable.Handshaker = Driver{}
 )
 
 // Name implements cable.Driver.
@@ -109,6 +110,15 @@ func (Driver) Claims(g cable.Gateway) []cable.Claim {
 
 // Device implements cable.Driver.
 func (Driver) Device(cable.Config) string { return dataplane.WireGuardDevice }
+
+// StateOf implements cable.Handshaker.
+func (Driver) StateOf(g cable.Gateway) (device, peer string) {
+	key, err := peerKey(g)
+	if err != nil {
+		return dataplane.WireGuardDevice, "" // Refuses reports it
+	}
+	return dataplane.WireGuardDevice, key.String()
+}
 
 // Overhead implements cable.Driver.
 //

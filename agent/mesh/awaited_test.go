@@ -1,0 +1,59 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/dataplane"
+	"subctl/internal/kubetest"
+)
+
+// Connections of a worker wait for a gateway that is found down for a moment, though new ones do not choose it. If it stays down, they choose
+// another one, with a plan that does not wait for a change.
+func TestConnectionsWaitForAGateway(t *testing.T) {
+	for name, test := range map[string]struct {
+		since   time.Duration // ago
+		unknown bool          // since when it is down
+		gone    bool          // connections choose again
+		again   time.Duration
+	}{
+		"down just now":     {0, false, false, awaitFor},
+		"for a moment":      {awaitFor - time.Millisecond, false, false, time.Millisecond},
+		"for longer":        {awaitFor, false, true, 0},
+		"for a long time":   {time.Hour, false, true, 0},
+		"nobody knows when": {0, true, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := FromReports("worker", kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
+			require.NoError(t, err)
+			s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			down := Health{Status: submarinerv1.ConnectionError}
+			if !test.unknown {
+				down.Since = s.Now.Add(-test.since)
+			}
+			s.Health = Healths{gatewayProbe(cable.Node{Name: "gw2"}): down}
+			p, err := planRoute(s)
+			require.NoError(t, err)
+			require.Equal(t, test.again, p.Again)
+			unchosen, gone := 0, 0
+			for _, o := range p.State {
+				if r, ok := o.(dataplane.Returns); ok {
+					for _, g := range r.Gateways {
+						if g.Weight == 0 {
+							unchosen++
+						}
+						if g.Down {
+							gone++
+						}
+					}
+				}
+			}
+			require.Equal(t, 1, unchosen, "new connections do not choose it")
+			require.Equal(t, test.gone, gone == 1)
+		})
+	}
+}
