@@ -52,8 +52,8 @@ type Kernel struct {
 	Target func(dataplane.Owner) (dataplane.Target, error)
 	// Watch signals changes of the kernel, at most once per quiet.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
-	// ListenEchoes opens a socket for datagrams that other nodes forward back.
-	ListenEchoes func(ctx context.Context, port int) (parts.Echoes, error)
+	// ListenEchoes opens a socket for datagrams that other nodes forward back, which reads size bytes of each.
+	ListenEchoes func(ctx context.Context, port, size int) (parts.Echoes, error)
 	// NewTimer makes a timer that wakes an idle agent no more than once; nil for the timers of Go's runtime.
 	NewTimer func() (parts.Timer, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.

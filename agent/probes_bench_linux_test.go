@@ -43,8 +43,10 @@ func BenchmarkProbes(b *testing.B) {
 		}
 		made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
 			Log: slog.New(slog.DiscardHandler), Nudge: func() {}, Ignored: func() {},
-			NewTimer:     func() (parts.Timer, error) { return kernel.NewTimer() },
-			ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
+			NewTimer: func() (parts.Timer, error) { return kernel.NewTimer() },
+			ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
+				return kernel.ListenEchoes(ctx, port, size)
+			},
 		})
 		require.NoError(b, err)
 		prober := made[0].(interface {

@@ -54,8 +54,9 @@ func (p *prober) receive(ctx context.Context, conn *icmp.PacketConn, id int) {
 
 // answered takes an answer to the last ping of a target, or to one of the last few probes if it is Fast. A later answer, one
 // from another address, or one of somebody who has not received the probe, is ignored: a pod with NET_RAW can send any
-// answer to its node. from is the zero Addr for an echo, which comes from the node itself.
-func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Time) {
+// answer to its node. from is the zero Addr for an echo, which comes from the node itself. An answer that seems to have arrived before
+// the probe was sent, as the clock was set in between, arrived just now.
+func (p *prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.rest()
@@ -70,16 +71,19 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Tim
 		p.ignored()
 		return
 	}
+	if at.Before(open[i].sent) {
+		at = time.Now()
+	}
 	if g.target.Fast {
-		if g.hurry(open[i], now) {
+		if g.hurry(open[i], at) {
 			p.wake.Send()
 		}
-		if g.answeredFast(open[i], now, p.forget) {
+		if g.answeredFast(open[i], at, p.forget) {
 			p.changed()
 		}
 		return
 	}
-	g.health.RTT.Add(now.Sub(open[i].sent))
+	g.health.RTT.Add(at.Sub(open[i].sent))
 	p.forget(open[i])
 	g.asked, g.waiting, g.lost = nil, false, 0
 	if g.health.Status != submarinerv1.Connected {

@@ -72,8 +72,8 @@ type Options struct {
 	Cabler func() dataplane.Cabler
 	// Ignored is called when an answer to a probe was ignored.
 	Ignored func()
-	// ListenEchoes opens a socket for echoes to a UDP port; nil if there are none.
-	ListenEchoes func(ctx context.Context, port int) (Echoes, error)
+	// ListenEchoes opens a socket for echoes to a UDP port, which reads size bytes of each; nil if there are none.
+	ListenEchoes func(ctx context.Context, port, size int) (Echoes, error)
 	// NewTimer makes a timer; nil for the timers of Go's runtime.
 	NewTimer func() (Timer, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.

@@ -46,7 +46,7 @@ type prober struct {
 	changed func() // called when a status changed
 	down    func() // called before that if a target that is Fast is down
 	ignored func() // called when an answer is ignored
-	listen  func(ctx context.Context, port int) (Echoes, error)
+	listen  func(ctx context.Context, port, size int) (Echoes, error)
 	timer   func() (Timer, error)
 	wake    wake.Signal
 
