@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,11 +60,12 @@ func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *w
 	t.Helper()
 	w := &watcher{agents: a, s: s, node: node, role: role, others: others}
 	made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
-		Log:      slog.New(slog.DiscardHandler),
-		Nudge:    func() { a.nudged <- w },
-		Reroute:  func() { a.downs.Add(1) },
-		Ignored:  func() { a.ignored.Add(1) },
-		NewTimer: func() (parts.Timer, error) { return kernel.NewTimer() },
+		Log:         slog.New(slog.DiscardHandler),
+		Nudge:       func() { a.nudged <- w },
+		Reroute:     func() { a.downs.Add(1) },
+		Ignored:     func() { a.ignored.Add(1) },
+		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
+		NewTimer:    func() (parts.Timer, error) { return kernel.NewTimer() },
 		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
 			return kernel.ListenEchoes(ctx, port, size)
 		},

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"net"
+	"syscall"
 	"time"
 
 	"subctl/agent"
@@ -27,8 +28,9 @@ func newKernel() (agent.Kernel, error) {
 		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
 			return kernel.ListenEchoes(ctx, port, size)
 		},
-		NewTimer:  func() (parts.Timer, error) { return kernel.NewTimer() },
-		ListenUDP: func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
+		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
+		NewTimer:    func() (parts.Timer, error) { return kernel.NewTimer() },
+		ListenUDP:   func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
 	}, nil
 }
 

@@ -2,55 +2,12 @@ package parts
 
 import (
 	"bytes"
-	"context"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
 
-	"golang.org/x/net/icmp"
-	"golang.org/x/net/ipv4"
-
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 )
-
-func ping(conn *icmp.PacketConn, id int, t mesh.Target, a asked) error {
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(a.seq), Data: a.nonce[:]}}).Marshal(nil)
-	if err != nil {
-		return err
-	}
-	from := &ipv4.ControlMessage{Src: t.From.AsSlice()}
-	_, err = conn.IPv4PacketConn().WriteTo(b, from, &net.IPAddr{IP: t.IP.AsSlice()})
-	return err
-}
-
-// receive takes answers until the socket is closed.
-func (p *prober) receive(ctx context.Context, conn *icmp.PacketConn, id int) {
-	buf := make([]byte, 1500)
-	for ctx.Err() == nil {
-		n, from, err := conn.ReadFrom(buf)
-		if err != nil {
-			if ctx.Err() == nil {
-				p.log.Warn("reading answers to health checks", "err", err)
-				time.Sleep(time.Second)
-			}
-			continue
-		}
-		now := time.Now()
-		m, err := icmp.ParseMessage(1 /* ICMP for IPv4 */, buf[:n])
-		if err != nil || m.Type != ipv4.ICMPTypeEchoReply {
-			continue
-		}
-		echo, ok := m.Body.(*icmp.Echo)
-		addr, isIP := from.(*net.IPAddr)
-		if !ok || !isIP || echo.ID != id {
-			continue
-		}
-		src, _ := netip.AddrFromSlice(addr.IP)
-		p.answered(uint16(echo.Seq), src.Unmap(), echo.Data, now)
-	}
-}
 
 // answered takes an answer to the last ping of a target, or to one of the last few probes if it is Fast. A later answer, one
 // from another address, or one of somebody who has not received the probe, is ignored: a pod with NET_RAW can send any

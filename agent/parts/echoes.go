@@ -56,7 +56,7 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 			return err
 		}
 		e.socket = socket
-		go p.receiveEchoes(ctx, socket)
+		go p.receive(ctx, "echo", socket, p.takeEcho)
 	}
 	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, t.From)
 }
@@ -76,16 +76,6 @@ func echo(t mesh.Target, a asked) []byte {
 func (e *echoSocket) close() {
 	if e.socket != nil {
 		e.socket.Close()
-	}
-}
-
-// receiveEchoes takes echoes until the socket is closed.
-func (p *prober) receiveEchoes(ctx context.Context, socket Arrivals) {
-	for ctx.Err() == nil {
-		if err := socket.Receive(p.takeEcho); err != nil && ctx.Err() == nil {
-			p.log.Warn("reading echoes", "err", err)
-			time.Sleep(time.Second)
-		}
 	}
 }
 

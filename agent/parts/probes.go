@@ -2,16 +2,12 @@ package parts
 
 import (
 	"context"
-	crand "crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"time"
-
-	"golang.org/x/net/icmp"
-	"golang.org/x/net/ipv4"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -42,13 +38,14 @@ const (
 // libraries, the kernel would deliver every answer to every socket: a million deliveries
 // a second with a thousand clusters.
 type prober struct {
-	log     *slog.Logger
-	changed func() // called when a status changed
-	down    func() // called before that if a target that is Fast is down
-	ignored func() // called when an answer is ignored
-	listen  func(ctx context.Context, port, size int) (Echoes, error)
-	timer   func() (Timer, error)
-	wake    wake.Signal
+	log      *slog.Logger
+	changed  func() // called when a status changed
+	down     func() // called before that if a target that is Fast is down
+	ignored  func() // called when an answer is ignored
+	listen   func(ctx context.Context, port, size int) (Echoes, error)
+	arrivals func(conn syscall.Conn, size int) (Arrivals, error)
+	timer    func() (Timer, error)
+	wake     wake.Signal
 
 	mu      sync.Mutex
 	probes  mesh.Probes
@@ -76,7 +73,11 @@ func newProber(o Options) *prober {
 	if timer == nil {
 		timer = func() (Timer, error) { return newGoTimer(), nil }
 	}
-	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, timer: timer, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]sentTo{}}
+	arrivals := o.NewArrivals
+	if arrivals == nil {
+		arrivals = newReadings
+	}
+	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, arrivals: arrivals, timer: timer, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]sentTo{}}
 }
 
 // Observe implements Observer.
@@ -161,28 +162,23 @@ func (p *prober) Start(ctx context.Context) error {
 		case <-p.wake:
 		}
 	}
-	conn, err := icmp.ListenPacket("ip4:icmp", "0.0.0.0")
+	pings, err := listenPings(ctx)
 	if err != nil {
-		return fmt.Errorf("opening an ICMP socket for health checks: %w", err)
+		return err
 	}
-	defer conn.Close()
-	// Without the filter every ping from elsewhere would wake the agent, too.
-	var onlyReplies ipv4.ICMPFilter
-	onlyReplies.SetAll(true)
-	onlyReplies.Accept(ipv4.ICMPTypeEchoReply)
-	if err := conn.IPv4PacketConn().SetICMPFilter(&onlyReplies); err != nil {
-		return fmt.Errorf("setting the filter of the ICMP socket: %w", err)
+	defer pings.Close()
+	answers, err := p.arrivals(pings.PacketConn.(syscall.Conn), pongLen)
+	if err != nil {
+		return fmt.Errorf("reading from the ICMP socket: %w", err)
 	}
-	var id [2]byte
-	crand.Read(id[:]) // never fails
-	go p.receive(ctx, conn, int(binary.BigEndian.Uint16(id[:])))
+	go p.receive(ctx, "ping", answers, p.takePong(pings))
 	var echoes echoSocket
 	defer echoes.close()
 	send := func(t mesh.Target, a asked) error {
 		if a.kind != pinging {
 			return echoes.send(ctx, p, t, a)
 		}
-		return ping(conn, int(binary.BigEndian.Uint16(id[:])), t, a)
+		return pings.send(t, a)
 	}
 	next := uint16(0)
 	timer, err := p.timer()
