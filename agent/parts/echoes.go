@@ -14,6 +14,9 @@ import (
 type Arrivals interface {
 	// Receive calls take with each datagram, and the time at which the kernel received it, until the socket is closed or fails.
 	Receive(take func(b []byte, at time.Time)) error
+	// Drain calls take with each datagram that has arrived, and does not wait for more. When it returns, whatever Receive has
+	// read has been taken, too.
+	Drain(take func(b []byte, at time.Time))
 }
 
 // Echoes is a socket for datagrams that other nodes forward back.
@@ -56,6 +59,7 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 			return err
 		}
 		e.socket = socket
+		p.drains = append(p.drains, func() { socket.Drain(p.takeEcho) })
 		go p.receive(ctx, "echo", socket, p.takeEcho)
 	}
 	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, t.From)

@@ -9,11 +9,11 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// A prober that looks at its targets later than stalled draws no conclusions: answers may wait in the socket for as long
-// as it has not run. It gives them grace, which ends when it was late twice.
+// A prober that looks at its targets later than stalled gives each missing answer grace, once. Whatever waits in the sockets has been read
+// then, but where the whole machine has stood still, its kernel may have to take packets from the network yet.
 const (
 	stalled = 10 * time.Millisecond
-	grace   = 2
+	grace   = 5 * time.Millisecond
 )
 
 // forgetting is the part by which the longest round trip time becomes shorter with every answer: it halves in 4 s.
@@ -116,6 +116,18 @@ func (g *pinged) dueBy(k kind, now, soon time.Time) bool {
 	return g.sends(k) && (!at.After(now) || g.pause(k) >= mesh.FastInterval && !at.After(soon))
 }
 
+// missing reports whether an answer seems to be late.
+func (g *pinged) missing(now time.Time) bool {
+	for k := range kinds {
+		for _, a := range g.fast.streams[k].asked {
+			if !a.lost && !a.until.After(now) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // expire counts the probes that were not answered in time, and reports whether the target is down now and was not before.
 // If the prober is late, it counts nothing and asks again.
 func (g *pinged) expire(now time.Time, late bool) bool {
@@ -126,9 +138,8 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 			switch {
 			case a.lost || a.until.After(now):
 				continue
-			case late && a.grace < grace:
-				a.until = now.Add(stalled)
-				a.grace++
+			case late && !a.grace:
+				a.until, a.grace = now.Add(grace), true
 			default:
 				a.lost = true
 				s.lost++

@@ -31,7 +31,7 @@ type asked struct {
 	kind  kind
 	until time.Time
 	lost  bool
-	grace int // how often until was put off
+	grace bool // whether until was put off
 }
 
 func newAsked(seq uint16, now time.Time) asked {

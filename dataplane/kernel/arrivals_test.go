@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,33 @@ func TestArrivals(t *testing.T) {
 	}
 	require.NoError(t, conn.Close())
 	require.Error(t, <-stopped)
+}
+
+// Whoever drains a socket knows what has arrived on it, also what Receive has read just before.
+func TestDrainWaitsForReceive(t *testing.T) {
+	ns := nstest.New(t, "node")
+	var conn *net.UDPConn
+	var err error
+	ns.Do(func() { conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}) })
+	require.NoError(t, err)
+	arrivals, err := NewArrivals(conn, 10)
+	require.NoError(t, err)
+	read, taken, stopped := make(chan bool), atomic.Bool{}, make(chan error)
+	go func() {
+		stopped <- arrivals.Receive(func([]byte, time.Time) {
+			close(read)
+			time.Sleep(50 * time.Millisecond)
+			taken.Store(true)
+		})
+	}()
+	_, err = conn.WriteTo([]byte("x"), conn.LocalAddr())
+	require.NoError(t, err)
+	<-read
+	arrivals.Drain(func([]byte, time.Time) { t.Error("it was read twice") })
+	require.True(t, taken.Load())
+	require.NoError(t, conn.Close())
+	require.Error(t, <-stopped)
+	arrivals.Drain(func([]byte, time.Time) { t.Error("the socket is closed") })
 }
 
 // The clock of stamps is set by whoever likes to, and nothing arrives later than now.
