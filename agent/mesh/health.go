@@ -47,9 +47,10 @@ func (p Probes) FastEvery() time.Duration {
 	return max(FastInterval, time.Duration(n)*FastEach)
 }
 
-// How a target that is Fast is pinged: every FastInterval, or up to a tenth earlier, and every FastRetry after a ping that was not answered in
-// time. It is down when FastLost pings in a row were not: 0.15 to 0.25 s after the last answer, where answers take a few
-// milliseconds. A ping is answered in time if the answer takes no longer than the slowest recent one and FastTimeout.
+// How a target that is Fast is pinged: every FastInterval, or up to a tenth earlier, and every FastRetry while answers are overdue. It is
+// down when FastLost pings in a row were not answered in time: 0.14 to 0.24 s after the last answer, where answers take a few
+// milliseconds. A ping is answered in time if the answer takes no longer than the slowest recent one and FastTimeout. It is
+// overdue FastDoubt after the slowest recent one would have come, as to ask again costs no more than a ping.
 //
 // Where 2 % of all packets are lost at random in either direction, a ping is lost with a probability of 1 - 0.98² = 0.04,
 // and seven in a row with 0.04⁷ = 1.5e-10. Ten pings a second thus find a target down by chance once in 20 years.
@@ -64,6 +65,7 @@ const (
 	FastInterval = 100 * time.Millisecond
 	FastEach     = time.Millisecond
 	FastRetry    = 20 * time.Millisecond
+	FastDoubt    = 10 * time.Millisecond
 	FastTimeout  = 25 * time.Millisecond
 	FullInterval = 500 * time.Millisecond
 	FastLost     = 7

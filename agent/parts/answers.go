@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -49,10 +50,31 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time
 	}
 }
 
-// rest puts off the prober's next look at its targets if no answer is missing any more: it would find none
-// late, and most of what an idle agent costs is that it wakes up.
+// rest puts off the prober's next look at its targets if it was for an answer that is not missing any more: it would find
+// none late, and most of what an idle agent costs is that it wakes up.
 func (p *prober) rest() {
-	if len(p.byOrder) == 0 {
+	if len(p.byOrder) == 0 || len(p.byOrder) <= fewAwaited && p.wanted.Equal(p.awaited) && p.restsLonger() {
 		p.wake.Send()
 	}
+}
+
+// restsLonger reports whether the answers that are missing are late much later than the one for which the prober wants to look: those from
+// targets that are nearly as close arrive before that.
+func (p *prober) restsLonger() bool {
+	at := p.firstAwaited()
+	return at.IsZero() || at.Sub(p.awaited) >= mesh.FastDoubt
+}
+
+// fewAwaited is the number of missing answers up to which an answer may put off the next look. With more, the
+// looks would cost more than they save.
+const fewAwaited = 16
+
+// firstAwaited returns when the first missing answer of a target that is Fast is late; the zero time if none is missing.
+func (p *prober) firstAwaited() (at time.Time) {
+	for _, to := range p.byOrder {
+		if g := p.pings[to.name]; g != nil && g.target.Fast {
+			at = first(at, g.awaited())
+		}
+	}
+	return at
 }

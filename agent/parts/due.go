@@ -47,6 +47,7 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 	soon, step := p.together(now)
 	sooner := rand.Float64() / 10 // as in jittered, but the same for all, which stay in step
 	wait = idlePause
+	var awaited time.Time
 	for name, g := range p.pings {
 		give := func(a asked) {
 			p.byOrder[a.seq], g.started = sentTo{name, a.nonce}, true
@@ -58,7 +59,7 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 					give(g.askFast(k, number(), now, p.forget))
 				}
 			}
-			wait = min(wait, g.next().Sub(now))
+			wait, awaited = min(wait, g.next().Sub(now)), first(awaited, g.awaited())
 			continue
 		}
 		interval := p.interval(g)
@@ -80,7 +81,7 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 	if changed {
 		p.changed()
 	}
-	p.wanted = now.Add(wait)
+	p.wanted, p.awaited = now.Add(wait), awaited
 	return all, wait
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,8 @@ type fastWorld struct {
 	next    uint16
 	stall   func() time.Duration // by which the prober looks later than it wanted
 	behind  time.Duration        // by which answers are read later than they arrive
-	unread  []func()             // answers in the socket
+	socket  sync.Mutex
+	unread  []func() // answers in the socket
 	lose    func(mesh.Target, asked) bool
 	rtt     func() time.Duration
 }
@@ -41,8 +43,10 @@ func newFastWorld(rtt time.Duration) *fastWorld {
 
 // read has the answers in the socket taken.
 func (w *fastWorld) read() {
+	w.socket.Lock()
 	unread := w.unread
 	w.unread = nil
+	w.socket.Unlock()
 	for _, take := range unread {
 		take()
 	}
@@ -61,7 +65,9 @@ func (w *fastWorld) run(until func() bool) time.Duration {
 				}
 				time.AfterFunc(w.rtt(), func() {
 					arrived := time.Now()
+					w.socket.Lock()
 					w.unread = append(w.unread, func() { w.answered(a.seq, from, a.nonce[:], arrived) })
+					w.socket.Unlock()
 					time.AfterFunc(w.behind, w.read)
 				})
 			}
@@ -82,7 +88,7 @@ func after(d time.Duration) func() bool {
 	return func() bool { return time.Since(start) >= d }
 }
 
-// A target that is Fast is down 0.15 to 0.25 s after it has stopped answering, or as much later as an answer takes, and
+// A target that is Fast is down 0.14 to 0.24 s after it has stopped answering, or as much later as answers take, and
 // not earlier. It is up again when it answers several pings.
 func TestFast(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 120 * time.Millisecond} {
@@ -92,10 +98,10 @@ func TestFast(t *testing.T) {
 				w.lose = func(mesh.Target, asked) bool { return w.sent%10 == 0 }
 				w.run(after(20*time.Second + time.Duration(moment)*10*time.Millisecond))
 				require.Equal(t, 1, w.changes, "connected once, and then nothing changed")
-				require.InDelta(t, 260, w.sent, 80)
+				require.InDelta(t, 300, w.sent, 80)
 				w.lose = func(mesh.Target, asked) bool { return true }
 				took := w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
-				require.Less(t, took, 255*time.Millisecond+2*rtt)
+				require.Less(t, took, 245*time.Millisecond+2*rtt)
 				require.Greater(t, took, 120*time.Millisecond)
 				w.run(after(time.Second))
 				w.lose = func(mesh.Target, asked) bool { return false }
@@ -197,45 +203,6 @@ func TestFastEchoes(t *testing.T) {
 	}
 }
 
-// A prober that runs late takes no target for down whose answer waits in its socket, or arrives as soon as the machine runs
-// again. It still finds out what is down, also if it is always late.
-func TestFastAndLate(t *testing.T) {
-	for name, slept := range map[string]time.Duration{"an answer waits in the socket": 0, "the machine has slept": 100 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newFastWorld(time.Millisecond)
-				w.run(after(time.Second))
-				n, answered := 0, asked{}
-				w.lose = func(_ mesh.Target, a asked) bool {
-					n++
-					switch {
-					case n == mesh.FastLost && slept == 0:
-						w.behind = 60 * time.Millisecond
-						w.rtt = func() time.Duration { return 20 * time.Millisecond }
-						return false
-					case n == mesh.FastLost:
-						answered = a
-						w.stall = func() time.Duration { return slept }
-					case n == mesh.FastLost+1 && slept > 0: // when it runs again
-						w.stall = func() time.Duration { return 0 }
-						time.AfterFunc(3*time.Millisecond, func() { w.answered(answered.seq, w.ip, answered.nonce[:], time.Now()) })
-					}
-					return n < mesh.FastLost+4
-				}
-				w.run(after(10 * time.Second))
-				require.Equal(t, 1, w.changes, "connected, and never removed")
-				require.Greater(t, n, mesh.FastLost+50)
-			})
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newFastWorld(time.Millisecond)
-		w.run(after(time.Second))
-		w.lose, w.stall = func(mesh.Target, asked) bool { return true }, func() time.Duration { return 15 * time.Millisecond }
-		require.Less(t, w.run(func() bool { return w.status() == submarinerv1.ConnectionError }), 500*time.Millisecond)
-	})
-}
-
 // A thousand targets get a thousand pings a second, and each is found down in time.
 func TestManyFastTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -261,26 +228,6 @@ func TestManyFastTargets(t *testing.T) {
 		require.Zero(t, down())
 		w.lose = func(mesh.Target, asked) bool { return true }
 		require.LessOrEqual(t, w.run(func() bool { return down() == n }), 1500*time.Millisecond)
-	})
-}
-
-// Once all targets have answered, the prober looks at them again when a probe is due, and not when an answer would be late.
-func TestFastRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFastWorld(time.Millisecond)
-		w.run(after(time.Second))
-		nothing := func(mesh.Target, asked) error { return nil }
-		time.Sleep(mesh.FastInterval)
-		for len(w.wake) > 0 {
-			<-w.wake
-		}
-		require.LessOrEqual(t, w.sendDue(nothing, &w.next), mesh.FastTimeout+2*time.Millisecond, "an answer may be late")
-		require.Empty(t, w.wake)
-		g := w.pings["west"].open()[0]
-		time.Sleep(time.Millisecond)
-		w.answered(g.seq, w.ip, g.nonce[:], time.Now())
-		require.Len(t, w.wake, 1, "it looks again")
-		require.Greater(t, w.sendDue(nothing, &w.next), mesh.FastInterval*8/10, "and then rests")
 	})
 }
 

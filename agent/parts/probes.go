@@ -52,6 +52,7 @@ type prober struct {
 	pings   map[string]*pinged
 	byOrder map[uint16]sentTo // by sequence number, which is used again after 65,536 probes
 	wanted  time.Time         // when the prober wanted to look at its targets again
+	awaited time.Time         // when the first answer of a target that is Fast is late
 }
 
 // sentTo identifies a probe that can still be answered.
