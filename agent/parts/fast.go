@@ -90,6 +90,11 @@ func (g *pinged) patience() (lost, again time.Duration) {
 	return l + mesh.FastTimeout, l + min(max(mesh.FastDoubt, l/doubting), mesh.FastTimeout)
 }
 
+// retry returns the time to the next probe while answers are overdue.
+func (g *pinged) retry() time.Duration {
+	return min(max(mesh.FastRetry, g.fast.longest, g.fast.every/mesh.FastRetries), mesh.FastRetryFar)
+}
+
 // pause returns the time to the next probe of a kind.
 func (g *pinged) pause(k kind) time.Duration {
 	s := g.fast.streams[k]
@@ -103,7 +108,7 @@ func (g *pinged) pause(k kind) time.Duration {
 	case s.lost > mesh.FastTired:
 		return max(mesh.FastIdle, g.fast.every)
 	case s.overdue > 0 && g.health.Status == submarinerv1.Connected:
-		return mesh.FastRetry
+		return g.retry()
 	default:
 		return usual
 	}
@@ -173,7 +178,7 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 func (g *pinged) fault(now time.Time) (by, why string) {
 	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= mesh.FastLost }
 	switch {
-	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetry:
+	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryFar:
 		return "echo", fmt.Sprintf("%v answers pings, but forwards no packets: check the chains at the hook \"forward\" there, and net.ipv4.ip_forward", g.target.IP)
 	case down(echoing):
 		return "echo", unanswered(g.target)
