@@ -85,16 +85,11 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 	return all, wait
 }
 
-// missing reports whether an answer of a target that is Fast seems to be late.
+// missing reports whether an answer of a target that is Fast may be late: one that the prober has not looked for yet.
 func (p *prober) missing(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, g := range p.pings {
-		if g.target.Fast && g.missing(now) {
-			return true
-		}
-	}
-	return false
+	return !p.awaited.IsZero() && !p.awaited.After(now)
 }
 
 // expire counts what targets that are Fast have not answered in time, and reports whether one of them is down now and was not before. late is

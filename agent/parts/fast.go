@@ -129,12 +129,6 @@ func (g *pinged) dueBy(k kind, now, soon time.Time) bool {
 	return g.sends(k) && (!at.After(now) || g.pause(k) >= mesh.FastInterval && !at.After(soon))
 }
 
-// missing reports whether an answer seems to be late.
-func (g *pinged) missing(now time.Time) bool {
-	at := g.awaited()
-	return !at.IsZero() && !at.After(now)
-}
-
 // expire counts the probes that were not answered in time, and reports whether the target is down now and was not before.
 // If the prober is late, it counts nothing at first.
 func (g *pinged) expire(now time.Time, late bool) bool {

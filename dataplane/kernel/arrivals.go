@@ -47,17 +47,19 @@ func NewArrivals(conn syscall.Conn, size int) (*Arrivals, error) {
 
 // Receive calls take with each datagram that arrives, until the socket is closed or fails.
 func (a *Arrivals) Receive(take func(b []byte, at time.Time)) error {
-	var failed syscall.Errno
-	err := a.raw.Read(func(fd uintptr) bool {
-		for failed = 0; failed == 0; {
+	for {
+		var failed syscall.Errno
+		err := a.raw.Read(func(fd uintptr) bool {
 			failed = a.next(fd, take)
+			return failed != unix.EAGAIN
+		})
+		switch {
+		case err != nil:
+			return err
+		case failed != 0:
+			return failed
 		}
-		return failed != unix.EAGAIN
-	})
-	if err == nil {
-		err = failed
 	}
-	return err
 }
 
 // Drain calls take with each datagram that has arrived, and does not wait for more. When it returns, whatever Receive has read has
