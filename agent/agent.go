@@ -24,6 +24,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -52,8 +53,11 @@ type Kernel struct {
 	Target func(dataplane.Owner) (dataplane.Target, error)
 	// Watch signals changes of the kernel, at most once per quiet.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
-	// ListenEchoes opens a socket for datagrams that other nodes forward back.
-	ListenEchoes func(ctx context.Context, port int) (parts.Echoes, error)
+	// ListenEchoes opens a socket for datagrams that other nodes forward back, which reads size bytes of each.
+	ListenEchoes func(ctx context.Context, port, size int) (parts.Echoes, error)
+	// NewArrivals reads from a socket, size bytes of each packet, with the times at which the kernel received them; nil
+	// for those of reading.
+	NewArrivals func(conn syscall.Conn, size int) (parts.Arrivals, error)
 	// NewTimer makes a timer that wakes an idle agent no more than once; nil for the timers of Go's runtime.
 	NewTimer func() (parts.Timer, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.

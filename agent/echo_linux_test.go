@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,12 +60,15 @@ func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *w
 	t.Helper()
 	w := &watcher{agents: a, s: s, node: node, role: role, others: others}
 	made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
-		Log:          slog.New(slog.DiscardHandler),
-		Nudge:        func() { a.nudged <- w },
-		Reroute:      func() { a.downs.Add(1) },
-		Ignored:      func() { a.ignored.Add(1) },
-		NewTimer:     func() (parts.Timer, error) { return kernel.NewTimer() },
-		ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
+		Log:         slog.New(slog.DiscardHandler),
+		Nudge:       func() { a.nudged <- w },
+		Reroute:     func() { a.downs.Add(1) },
+		Ignored:     func() { a.ignored.Add(1) },
+		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
+		NewTimer:    func() (parts.Timer, error) { return kernel.NewTimer() },
+		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
+			return kernel.ListenEchoes(ctx, port, size)
+		},
 	})
 	require.NoError(t, err)
 	w.part = made[0]
@@ -253,16 +257,13 @@ func TestEchoesOverDrivers(t *testing.T) {
 			_, mac := cable.VTEP(net, netip.MustParseAddr(west.node("gw")))
 			var socket *kernel.Echoes
 			var err error
-			east.nodes["gw"].Do(func() { socket, err = kernel.ListenEchoes(t.Context(), dataplane.EchoPort) })
+			east.nodes["gw"].Do(func() { socket, err = kernel.ListenEchoes(t.Context(), dataplane.EchoPort, 2000) })
 			require.NoError(t, err)
-			back, b := make(chan int, 100), make([]byte, 2000)
+			back := make(chan int, 100)
 			go func() {
-				for n := 0; err == nil; n, err = socket.Receive(b) {
-					back <- n
-				}
+				_ = socket.Receive(func(b []byte, _ time.Time) { back <- len(b) }) // until it is closed
 				close(back)
 			}()
-			<-back
 			mtu, err := strconv.Atoi(strings.TrimSpace(east.nodes["gw"].Run("ip -o link show " + east.device + " | grep -o 'mtu [0-9]*' | cut -d' ' -f2")))
 			require.NoError(t, err)
 			for _, size := range []int{1, mtu - 28} {
@@ -318,7 +319,7 @@ func TestHostileEchoes(t *testing.T) {
 	attacker.Run("nft 'table ip broken { chain x { type filter hook forward priority -150; drop; }; }'")
 	var socket *kernel.Echoes
 	var err error
-	attacker.Do(func() { socket, err = kernel.ListenEchoes(t.Context(), dataplane.EchoPort) })
+	attacker.Do(func() { socket, err = kernel.ListenEchoes(t.Context(), dataplane.EchoPort, 2000) })
 	require.NoError(t, err)
 	defer socket.Close()
 	before := all.ignored.Load()
@@ -370,7 +371,7 @@ func TestHostileEchoes(t *testing.T) {
 		gateway.Run("ip route add 241.18.2.11/32 via 241.18.1.11 dev vxlan-tunnel onlink")
 		for _, src := range []string{"241.18.3.11", "241.18.2.11"} {
 			gateway.Do(func() {
-				socket, err := kernel.ListenEchoes(t.Context(), dataplane.EchoPort)
+				socket, err := kernel.ListenEchoes(t.Context(), dataplane.EchoPort, 2000)
 				require.NoError(t, err)
 				defer socket.Close()
 				require.NoError(t, socket.Send([]byte("x"), dataplane.VXLANDevice, mac, netip.MustParseAddr(src)))

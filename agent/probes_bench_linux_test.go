@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,8 +44,11 @@ func BenchmarkProbes(b *testing.B) {
 		}
 		made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
 			Log: slog.New(slog.DiscardHandler), Nudge: func() {}, Ignored: func() {},
-			NewTimer:     func() (parts.Timer, error) { return kernel.NewTimer() },
-			ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
+			NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
+			NewTimer:    func() (parts.Timer, error) { return kernel.NewTimer() },
+			ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
+				return kernel.ListenEchoes(ctx, port, size)
+			},
 		})
 		require.NoError(b, err)
 		prober := made[0].(interface {

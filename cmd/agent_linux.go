@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"net"
+	"syscall"
 	"time"
 
 	"subctl/agent"
@@ -24,9 +25,12 @@ func newKernel() (agent.Kernel, error) {
 		Watch: func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 			return kernel.Watch(ctx, quiet)
 		},
-		ListenEchoes: func(ctx context.Context, port int) (parts.Echoes, error) { return kernel.ListenEchoes(ctx, port) },
-		NewTimer:     func() (parts.Timer, error) { return kernel.NewTimer() },
-		ListenUDP:    func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
+		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
+			return kernel.ListenEchoes(ctx, port, size)
+		},
+		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
+		NewTimer:    func() (parts.Timer, error) { return kernel.NewTimer() },
+		ListenUDP:   func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
 	}, nil
 }
 

@@ -47,9 +47,15 @@ func (p Probes) FastEvery() time.Duration {
 	return max(FastInterval, time.Duration(n)*FastEach)
 }
 
-// How a target that is Fast is pinged: every FastInterval, or up to a tenth earlier, and every FastRetry after a ping that was not answered in
-// time. It is down when FastLost pings in a row were not: 0.15 to 0.25 s after the last answer, where answers take a few
-// milliseconds. A ping is answered in time if the answer takes no longer than the slowest recent one and FastTimeout.
+// How a target that is Fast is pinged: every FastInterval, or up to a tenth earlier, and every FastRetry while answers are overdue, or
+// as seldom as the slowest recent answer took, up to FastRetryFar. It is down when FastLost pings in a row were not answered in time: 0.1 to
+// 0.2 s after the last answer, where answers take a few milliseconds. A ping is answered in time if the answer takes no longer
+// than the slowest recent one and FastTimeout. It is overdue FastDoubt after the slowest recent one would have come, as to ask again costs
+// no more than a ping.
+//
+// So a target is down FastDoubt + (FastLost-2)·FastRetry + FastTimeout = 95 ms after the first of these pings was sent, and twice the time of
+// the slowest recent answer: packets may be held up for so long. They may be lost for 70 ms, until the last of these pings is sent, and
+// once that time.
 //
 // Where 2 % of all packets are lost at random in either direction, a ping is lost with a probability of 1 - 0.98² = 0.04,
 // and seven in a row with 0.04⁷ = 1.5e-10. Ten pings a second thus find a target down by chance once in 20 years.
@@ -59,11 +65,15 @@ func (p Probes) FastEvery() time.Duration {
 // A target that was down is up after FastBack answers in a row, and is pinged every FastInterval until then, but
 // only every FastIdle after FastTired lost pings.
 //
-// FastEach bounds the cost of many targets: each is pinged less often, so that no more than one in FastEach is pinged on average.
+// FastEach bounds the cost of many targets: each is pinged less often, so that no more than one in FastEach is pinged on average. While answers
+// are overdue, each is pinged FastRetries times as often, or every FastRetry if that is longer: if 1,000 fail at once, every FastRetryFar.
 const (
 	FastInterval = 100 * time.Millisecond
 	FastEach     = time.Millisecond
-	FastRetry    = 20 * time.Millisecond
+	FastRetry    = 12 * time.Millisecond
+	FastRetryFar = 20 * time.Millisecond
+	FastRetries  = 50
+	FastDoubt    = 10 * time.Millisecond
 	FastTimeout  = 25 * time.Millisecond
 	FullInterval = 500 * time.Millisecond
 	FastLost     = 7

@@ -2,60 +2,19 @@ package parts
 
 import (
 	"bytes"
-	"context"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
-
-	"golang.org/x/net/icmp"
-	"golang.org/x/net/ipv4"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-func ping(conn *icmp.PacketConn, id int, t mesh.Target, a asked) error {
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(a.seq), Data: a.nonce[:]}}).Marshal(nil)
-	if err != nil {
-		return err
-	}
-	from := &ipv4.ControlMessage{Src: t.From.AsSlice()}
-	_, err = conn.IPv4PacketConn().WriteTo(b, from, &net.IPAddr{IP: t.IP.AsSlice()})
-	return err
-}
-
-// receive takes answers until the socket is closed.
-func (p *prober) receive(ctx context.Context, conn *icmp.PacketConn, id int) {
-	buf := make([]byte, 1500)
-	for ctx.Err() == nil {
-		n, from, err := conn.ReadFrom(buf)
-		if err != nil {
-			if ctx.Err() == nil {
-				p.log.Warn("reading answers to health checks", "err", err)
-				time.Sleep(time.Second)
-			}
-			continue
-		}
-		now := time.Now()
-		m, err := icmp.ParseMessage(1 /* ICMP for IPv4 */, buf[:n])
-		if err != nil || m.Type != ipv4.ICMPTypeEchoReply {
-			continue
-		}
-		echo, ok := m.Body.(*icmp.Echo)
-		addr, isIP := from.(*net.IPAddr)
-		if !ok || !isIP || echo.ID != id {
-			continue
-		}
-		src, _ := netip.AddrFromSlice(addr.IP)
-		p.answered(uint16(echo.Seq), src.Unmap(), echo.Data, now)
-	}
-}
-
 // answered takes an answer to the last ping of a target, or to one of the last few probes if it is Fast. A later answer, one
 // from another address, or one of somebody who has not received the probe, is ignored: a pod with NET_RAW can send any
-// answer to its node. from is the zero Addr for an echo, which comes from the node itself.
-func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Time) {
+// answer to its node. from is the zero Addr for an echo, which comes from the node itself. An answer that seems to have arrived before
+// the probe was sent, as the clock was set in between, arrived just now.
+func (p *prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.rest()
@@ -70,16 +29,19 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Tim
 		p.ignored()
 		return
 	}
+	if at.Before(open[i].sent) {
+		at = time.Now()
+	}
 	if g.target.Fast {
-		if g.hurry(open[i], now) {
+		if g.hurry(open[i], at) {
 			p.wake.Send()
 		}
-		if g.answeredFast(open[i], now, p.forget) {
+		if g.answeredFast(open[i], at, p.forget) {
 			p.changed()
 		}
 		return
 	}
-	g.health.RTT.Add(now.Sub(open[i].sent))
+	g.health.RTT.Add(at.Sub(open[i].sent))
 	p.forget(open[i])
 	g.asked, g.waiting, g.lost = nil, false, 0
 	if g.health.Status != submarinerv1.Connected {
@@ -88,10 +50,31 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, now time.Tim
 	}
 }
 
-// rest puts off the prober's next look at its targets if no answer is missing any more: it would find none
-// late, and most of what an idle agent costs is that it wakes up.
+// rest puts off the prober's next look at its targets if it was for an answer that is not missing any more: it would find
+// none late, and most of what an idle agent costs is that it wakes up.
 func (p *prober) rest() {
-	if len(p.byOrder) == 0 {
+	if len(p.byOrder) == 0 || len(p.byOrder) <= fewAwaited && p.wanted.Equal(p.awaited) && p.restsLonger() {
 		p.wake.Send()
 	}
+}
+
+// restsLonger reports whether the answers that are missing are late much later than the one for which the prober wants to look: those from
+// targets that are nearly as close arrive before that.
+func (p *prober) restsLonger() bool {
+	at := p.firstAwaited()
+	return at.IsZero() || at.Sub(p.awaited) >= mesh.FastDoubt
+}
+
+// fewAwaited is the number of missing answers up to which an answer may put off the next look. With more, the
+// looks would cost more than they save.
+const fewAwaited = 16
+
+// firstAwaited returns when the first missing answer of a target that is Fast is late; the zero time if none is missing.
+func (p *prober) firstAwaited() (at time.Time) {
+	for _, to := range p.byOrder {
+		if g := p.pings[to.name]; g != nil && g.target.Fast {
+			at = first(at, g.awaited())
+		}
+	}
+	return at
 }

@@ -10,12 +10,20 @@ import (
 	"subctl/agent/mesh"
 )
 
+// Arrivals are the datagrams that arrive on a socket.
+type Arrivals interface {
+	// Receive calls take with each datagram, and the time at which the kernel received it, until the socket is closed or fails.
+	Receive(take func(b []byte, at time.Time)) error
+	// Drain calls take with each datagram that has arrived, and does not wait for more. When it returns, whatever Receive has
+	// read has been taken, too.
+	Drain(take func(b []byte, at time.Time))
+}
+
 // Echoes is a socket for datagrams that other nodes forward back.
 type Echoes interface {
+	Arrivals
 	// Send sends a datagram on a device to a MAC address, from an address of this node and to it.
 	Send(payload []byte, dev, mac string, own netip.Addr) error
-	// Receive waits for a datagram and returns its size. One that is longer than b is truncated.
-	Receive(b []byte) (int, error)
 	Close() error
 }
 
@@ -44,14 +52,15 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 		p.mu.Lock()
 		port := p.probes.Echo
 		p.mu.Unlock()
-		socket, err := p.listen(ctx, port)
+		socket, err := p.listen(ctx, port, echoLen)
 		if err != nil {
 			e.again = a.sent.Add(time.Minute)
 			p.log.Warn("no echoes are sent, only pings: a gateway that answers and forwards no packets stays in use", "err", err)
 			return err
 		}
 		e.socket = socket
-		go p.receiveEchoes(ctx, socket)
+		p.drains = append(p.drains, func() { socket.Drain(p.takeEcho) })
+		go p.receive(ctx, "echo", socket, p.takeEcho)
 	}
 	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, t.From)
 }
@@ -74,21 +83,11 @@ func (e *echoSocket) close() {
 	}
 }
 
-// receiveEchoes takes echoes until the socket is closed.
-func (p *prober) receiveEchoes(ctx context.Context, socket Echoes) {
-	buf := make([]byte, echoLen)
-	for ctx.Err() == nil {
-		n, err := socket.Receive(buf)
-		now := time.Now()
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			p.log.Warn("reading echoes", "err", err)
-			time.Sleep(time.Second)
-		case n < echoLen:
-			p.ignored()
-		default:
-			p.answered(binary.BigEndian.Uint16(buf), netip.Addr{}, buf[2:echoLen], now)
-		}
+// takeEcho takes an echo that has come back.
+func (p *prober) takeEcho(b []byte, at time.Time) {
+	if len(b) < echoLen {
+		p.ignored()
+		return
 	}
+	p.answered(binary.BigEndian.Uint16(b), netip.Addr{}, b[2:echoLen], at)
 }

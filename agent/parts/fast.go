@@ -9,15 +9,19 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// A prober that looks at its targets later than stalled draws no conclusions: answers may wait in the socket for as long
-// as it has not run. It gives them grace, which ends when it was late twice.
+// A prober that looks at its targets later than stalled gives each missing answer grace, once. Whatever waits in the sockets has been read
+// then, but where the whole machine has stood still, its kernel may have to take packets from the network yet.
 const (
 	stalled = 10 * time.Millisecond
-	grace   = 2
+	grace   = 5 * time.Millisecond
 )
 
 // forgetting is the part by which the longest round trip time becomes shorter with every answer: it halves in 4 s.
 const forgetting = 64
+
+// doubting is the part of the longest round trip time by which an answer is overdue later, at least: how long answers take varies more on long
+// paths.
+const doubting = 8
 
 // kind is a kind of probe to a target that is Fast.
 type kind int
@@ -32,6 +36,7 @@ const (
 // stream is the probes of one kind to a target that is Fast.
 type stream struct {
 	asked    []asked // not answered, oldest first
+	overdue  int     // in a row: it was time to ask again
 	lost     int     // in a row: not answered in time
 	due      time.Time
 	proven   bool      // answered once
@@ -43,7 +48,7 @@ type fast struct {
 	streams [kinds]stream
 	every   time.Duration // between two probes: see mesh.Probes.FastEvery
 	longest time.Duration // the longest recent round trip time
-	good    int           // answers in a row since the last probe that was not answered in time
+	good    int           // answers in a row since the last probe whose answer was overdue
 }
 
 // newFast returns what is known of a target whose first probe is due at a time.
@@ -79,8 +84,16 @@ func (g *pinged) sends(k kind) bool {
 	return g.target.Echo != mesh.Echo{}
 }
 
-// patience returns how long to wait for an answer.
-func (g *pinged) patience() time.Duration { return g.fast.longest + mesh.FastTimeout }
+// patience returns how long to wait for an answer, and how long until the target is asked again.
+func (g *pinged) patience() (lost, again time.Duration) {
+	l := g.fast.longest
+	return l + mesh.FastTimeout, l + min(max(mesh.FastDoubt, l/doubting), mesh.FastTimeout)
+}
+
+// retry returns the time to the next probe while answers are overdue.
+func (g *pinged) retry() time.Duration {
+	return min(max(mesh.FastRetry, g.fast.longest, g.fast.every/mesh.FastRetries), mesh.FastRetryFar)
+}
 
 // pause returns the time to the next probe of a kind.
 func (g *pinged) pause(k kind) time.Duration {
@@ -94,8 +107,8 @@ func (g *pinged) pause(k kind) time.Duration {
 		return usual
 	case s.lost > mesh.FastTired:
 		return max(mesh.FastIdle, g.fast.every)
-	case s.lost > 0 && g.health.Status == submarinerv1.Connected:
-		return mesh.FastRetry
+	case s.overdue > 0 && g.health.Status == submarinerv1.Connected:
+		return g.retry()
 	default:
 		return usual
 	}
@@ -117,32 +130,32 @@ func (g *pinged) dueBy(k kind, now, soon time.Time) bool {
 }
 
 // expire counts the probes that were not answered in time, and reports whether the target is down now and was not before.
-// If the prober is late, it counts nothing and asks again.
+// If the prober is late, it counts nothing at first.
 func (g *pinged) expire(now time.Time, late bool) bool {
 	for k := range kinds {
 		s := &g.fast.streams[k]
 		for i := range s.asked {
 			a := &s.asked[i]
+			if !a.overdue && !a.again.After(now) {
+				a.overdue = true
+				s.overdue++
+				if g.fast.decides(k) {
+					g.fast.good = 0
+					if s.overdue == 1 {
+						s.due = now
+					}
+				}
+			}
 			switch {
 			case a.lost || a.until.After(now):
 				continue
-			case late && a.grace < grace:
-				a.until = now.Add(stalled)
-				a.grace++
+			case late && !a.grace:
+				a.until, a.grace = now.Add(grace), true
 			default:
 				a.lost = true
 				s.lost++
 			}
-			if !g.fast.decides(k) {
-				continue
-			}
-			if !a.lost || s.lost == 1 {
-				s.due = now
-			}
-			if a.lost {
-				g.fast.good = 0
-			}
-			if k == echoing && s.lost == 1 {
+			if a.lost && g.fast.decides(k) && k == echoing && s.lost == 1 {
 				g.fast.streams[pinging].due = now
 			}
 		}
@@ -159,7 +172,7 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 func (g *pinged) fault(now time.Time) (by, why string) {
 	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= mesh.FastLost }
 	switch {
-	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetry:
+	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryFar:
 		return "echo", fmt.Sprintf("%v answers pings, but forwards no packets: check the chains at the hook \"forward\" there, and net.ipv4.ip_forward", g.target.IP)
 	case down(echoing):
 		return "echo", unanswered(g.target)
@@ -176,26 +189,44 @@ func unanswered(t mesh.Target) string {
 	return fmt.Sprintf("Failed to successfully ping the remote endpoint IP %q", t.IP)
 }
 
-// next returns when to look at the target again: when a probe is due, or the time of one is up.
-func (g *pinged) next() (at time.Time) {
-	sooner := func(t time.Time) {
-		if at.IsZero() || t.Before(at) {
-			at = t
+// next returns when to look at the target again: when a probe is due, or an answer is late.
+func (g *pinged) next() time.Time {
+	at := g.awaited()
+	for k := range kinds {
+		if g.sends(k) {
+			at = first(at, g.fast.streams[k].due)
 		}
 	}
+	return at
+}
+
+// awaited returns when the first answer is late; the zero time if none can be. While it is not clear that answers are missing, that is when to
+// ask again.
+func (g *pinged) awaited() (at time.Time) {
 	for k := range kinds {
 		if !g.sends(k) {
 			continue
 		}
 		s := g.fast.streams[k]
-		sooner(s.due)
 		for _, a := range s.asked {
-			if !a.lost {
-				sooner(a.until)
+			switch {
+			case a.lost:
+			case s.overdue == 0 && g.fast.decides(k):
+				at = first(at, a.again)
+			default:
+				at = first(at, a.until)
 			}
 		}
 	}
 	return at
+}
+
+// first returns the earlier of two times. The zero time is none.
+func first(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // askFast returns the next probe of a kind. forget is called with the probes that can no longer be answered.
@@ -206,7 +237,8 @@ func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(asked)) 
 		s.asked = s.asked[1:]
 	}
 	a := newAsked(seq, now)
-	a.kind, a.until = k, now.Add(g.patience())
+	lost, again := g.patience()
+	a.kind, a.until, a.again = k, now.Add(lost), now.Add(again)
 	s.asked, s.due = append(s.asked, a), now.Add(jittered(g.pause(k)))
 	return a
 }
@@ -219,57 +251,4 @@ func jittered(pause time.Duration) time.Duration {
 		return pause
 	}
 	return pause - rand.N(pause/10)
-}
-
-// answeredFast takes the answer to a probe, and reports whether the target is up now and was not before. An answer counts
-// also if it is late: the path works.
-func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
-	s, rtt := &g.fast.streams[a.kind], now.Sub(a.sent)
-	g.fast.longest = max(rtt, g.fast.longest-g.fast.longest/forgetting)
-	for len(s.asked) > 0 && s.asked[0].sent.Compare(a.sent) <= 0 {
-		forget(s.asked[0])
-		s.asked = s.asked[1:]
-	}
-	s.lost = 0
-	for _, a := range s.asked {
-		if a.lost {
-			s.lost++
-		}
-	}
-	s.proven, s.answered = true, now
-	if a.kind == filling || !g.fast.decides(a.kind) {
-		return false
-	}
-	g.health.RTT.Add(rtt)
-	g.fast.good++
-	if g.health.Status == submarinerv1.Connected || g.health.Status == submarinerv1.ConnectionError && !g.recovered() {
-		return false
-	}
-	g.health.Status, g.health.Message, g.health.Since, g.health.By = submarinerv1.Connected, "", time.Time{}, ""
-	return true
-}
-
-// hurry makes large echoes late sooner: packets of a path stay in order, so a large echo is lost if a small one comes back that was sent at the
-// same time or later. It reports whether that matters: after a time of long round trips, patience is long.
-func (g *pinged) hurry(a asked, now time.Time) (sooner bool) {
-	if !g.target.Fast || a.kind != echoing {
-		return false
-	}
-	for i := range g.fast.streams[filling].asked {
-		f, late := &g.fast.streams[filling].asked[i], now.Add(mesh.FastTimeout)
-		if !f.lost && !f.sent.After(a.sent) && f.until.Sub(late) > stalled {
-			f.until, sooner = late, true
-		}
-	}
-	return sooner
-}
-
-// recovered reports whether a target that was down answers again.
-func (g *pinged) recovered() bool {
-	for k := range kinds {
-		if g.fast.decides(k) && g.fast.streams[k].lost > 0 {
-			return false
-		}
-	}
-	return g.fast.good >= mesh.FastBack
 }

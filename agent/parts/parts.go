@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -72,8 +73,10 @@ type Options struct {
 	Cabler func() dataplane.Cabler
 	// Ignored is called when an answer to a probe was ignored.
 	Ignored func()
-	// ListenEchoes opens a socket for echoes to a UDP port; nil if there are none.
-	ListenEchoes func(ctx context.Context, port int) (Echoes, error)
+	// ListenEchoes opens a socket for echoes to a UDP port, which reads size bytes of each; nil if there are none.
+	ListenEchoes func(ctx context.Context, port, size int) (Echoes, error)
+	// NewArrivals reads from a socket, size bytes of each packet; nil if the times of arrival are those of reading.
+	NewArrivals func(conn syscall.Conn, size int) (Arrivals, error)
 	// NewTimer makes a timer; nil for the timers of Go's runtime.
 	NewTimer func() (Timer, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.

@@ -27,11 +27,13 @@ type asked struct {
 	seq   uint16
 	nonce [16]byte // random: whoever has not received it cannot answer
 	sent  time.Time
-	// Of a target that is Fast: when the answer is late, and whether it is.
-	kind  kind
-	until time.Time
-	lost  bool
-	grace int // how often until was put off
+	// Of a target that is Fast: when to ask again, and when the answer is late; and whether these times have come.
+	kind    kind
+	again   time.Time
+	until   time.Time
+	overdue bool
+	lost    bool
+	grace   bool // whether until was put off
 }
 
 func newAsked(seq uint16, now time.Time) asked {

@@ -2,16 +2,11 @@ package parts
 
 import (
 	"context"
-	crand "crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
+	"syscall"
 	"time"
-
-	"golang.org/x/net/icmp"
-	"golang.org/x/net/ipv4"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -42,19 +37,22 @@ const (
 // libraries, the kernel would deliver every answer to every socket: a million deliveries
 // a second with a thousand clusters.
 type prober struct {
-	log     *slog.Logger
-	changed func() // called when a status changed
-	down    func() // called before that if a target that is Fast is down
-	ignored func() // called when an answer is ignored
-	listen  func(ctx context.Context, port int) (Echoes, error)
-	timer   func() (Timer, error)
-	wake    wake.Signal
+	log      *slog.Logger
+	changed  func() // called when a status changed
+	down     func() // called before that if a target that is Fast is down
+	ignored  func() // called when an answer is ignored
+	listen   func(ctx context.Context, port, size int) (Echoes, error)
+	arrivals func(conn syscall.Conn, size int) (Arrivals, error)
+	timer    func() (Timer, error)
+	drains   []func() // each takes what has arrived on a socket; only Start's goroutine uses them
+	wake     wake.Signal
 
 	mu      sync.Mutex
 	probes  mesh.Probes
 	pings   map[string]*pinged
 	byOrder map[uint16]sentTo // by sequence number, which is used again after 65,536 probes
 	wanted  time.Time         // when the prober wanted to look at its targets again
+	awaited time.Time         // when the first answer of a target that is Fast is late
 }
 
 // sentTo identifies a probe that can still be answered.
@@ -76,7 +74,11 @@ func newProber(o Options) *prober {
 	if timer == nil {
 		timer = func() (Timer, error) { return newGoTimer(), nil }
 	}
-	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, timer: timer, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]sentTo{}}
+	arrivals := o.NewArrivals
+	if arrivals == nil {
+		arrivals = newReadings
+	}
+	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, arrivals: arrivals, timer: timer, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]sentTo{}}
 }
 
 // Observe implements Observer.
@@ -161,28 +163,24 @@ func (p *prober) Start(ctx context.Context) error {
 		case <-p.wake:
 		}
 	}
-	conn, err := icmp.ListenPacket("ip4:icmp", "0.0.0.0")
+	pings, err := listenPings(ctx)
 	if err != nil {
-		return fmt.Errorf("opening an ICMP socket for health checks: %w", err)
+		return err
 	}
-	defer conn.Close()
-	// Without the filter every ping from elsewhere would wake the agent, too.
-	var onlyReplies ipv4.ICMPFilter
-	onlyReplies.SetAll(true)
-	onlyReplies.Accept(ipv4.ICMPTypeEchoReply)
-	if err := conn.IPv4PacketConn().SetICMPFilter(&onlyReplies); err != nil {
-		return fmt.Errorf("setting the filter of the ICMP socket: %w", err)
+	defer pings.Close()
+	answers, err := p.arrivals(pings.PacketConn.(syscall.Conn), pongLen)
+	if err != nil {
+		return fmt.Errorf("reading from the ICMP socket: %w", err)
 	}
-	var id [2]byte
-	crand.Read(id[:]) // never fails
-	go p.receive(ctx, conn, int(binary.BigEndian.Uint16(id[:])))
+	p.drains = []func(){func() { answers.Drain(p.takePong(pings)) }}
+	go p.receive(ctx, "ping", answers, p.takePong(pings))
 	var echoes echoSocket
 	defer echoes.close()
 	send := func(t mesh.Target, a asked) error {
 		if a.kind != pinging {
 			return echoes.send(ctx, p, t, a)
 		}
-		return ping(conn, int(binary.BigEndian.Uint16(id[:])), t, a)
+		return pings.send(t, a)
 	}
 	next := uint16(0)
 	timer, err := p.timer()
@@ -212,122 +210,4 @@ func (p *prober) interval(g *pinged) time.Duration {
 		return patiently
 	}
 	return eagerly
-}
-
-// due is a probe whose time has come.
-type due struct {
-	name   string
-	target mesh.Target
-	asked
-}
-
-// sendDue pings every target whose time has come, and returns when to do so again.
-func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time.Duration {
-	now := time.Now()
-	all, wait := p.take(now, next)
-	for _, d := range all { // not under the lock, for which the answer would have to wait
-		if err := send(d.target, d.asked); err != nil {
-			p.log.Debug("ping", "cable", d.name, "err", err)
-		}
-	}
-	return wait
-}
-
-// take returns the probes whose time has come, with the sequence numbers that follow next, and the time until the next ones. It
-// judges the targets that have not answered.
-func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	late := !p.wanted.IsZero() && now.Sub(p.wanted) > stalled
-	changed := p.expire(now, late)
-	number := func() uint16 {
-		*next++
-		return *next
-	}
-	soon, step := p.together(now)
-	sooner := rand.Float64() / 10 // as in jittered, but the same for all, which stay in step
-	wait = idlePause
-	for name, g := range p.pings {
-		give := func(a asked) {
-			p.byOrder[a.seq], g.started = sentTo{name, a.nonce}, true
-			all = append(all, due{name, g.target, a})
-		}
-		if g.target.Fast {
-			for k := range kinds {
-				if g.dueBy(k, now, soon) {
-					give(g.askFast(k, number(), now, p.forget))
-				}
-			}
-			wait = min(wait, g.next().Sub(now))
-			continue
-		}
-		interval := p.interval(g)
-		if left := g.due.Sub(now); left > 0 && !step[interval] || left > interval/together {
-			wait = min(wait, left)
-			continue
-		}
-		if g.waiting {
-			g.lost++
-			changed = p.judge(g) || changed
-		}
-		if !g.target.Eager {
-			interval = p.interval(g)
-		}
-		pause := interval - time.Duration(sooner*float64(interval))
-		g.due, wait = now.Add(pause), min(wait, pause)
-		give(g.ask(number(), now, p.forget))
-	}
-	if changed {
-		p.changed()
-	}
-	p.wanted = now.Add(wait)
-	return all, wait
-}
-
-// expire counts what targets that are Fast have not answered in time, and reports whether one of them is down now and was not before. late is
-// whether the prober looks later than it wanted.
-func (p *prober) expire(now time.Time, late bool) (changed bool) {
-	for _, g := range p.pings {
-		if g.target.Fast && g.expire(now, late) {
-			changed = true
-			p.down()
-		}
-	}
-	return changed
-}
-
-// together returns which targets are pinged with those whose time has come: the ones that are Fast and due by soon, and the others with
-// one of the intervals in step.
-func (p *prober) together(now time.Time) (soon time.Time, step map[time.Duration]bool) {
-	soon, step = now, map[time.Duration]bool{}
-	latest := now
-	for _, g := range p.pings {
-		if g.target.Fast && (g.usual(pinging, now) || g.usual(echoing, now)) {
-			soon, latest = now.Add(mesh.FastInterval/together), now.Add(mesh.FastInterval)
-		}
-	}
-	for _, g := range p.pings {
-		if !g.target.Fast && !g.due.After(latest) {
-			step[p.interval(g)] = true
-		}
-	}
-	return soon, step
-}
-
-// forget is called with a probe that can no longer be answered. A newer probe with the same sequence number still can.
-func (p *prober) forget(a asked) {
-	if p.byOrder[a.seq].nonce == a.nonce {
-		delete(p.byOrder, a.seq)
-	}
-}
-
-// judge declares a target that is not Fast broken when too many pings in a row stayed unanswered, and
-// reports whether it was not broken before.
-func (p *prober) judge(g *pinged) bool {
-	if g.lost <= p.probes.MaxLost || g.health.Status == submarinerv1.ConnectionError {
-		return false
-	}
-	g.health.Status = submarinerv1.ConnectionError
-	g.health.Message = unanswered(g.target)
-	return true
 }

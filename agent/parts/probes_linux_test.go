@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane/kernel"
 	"subctl/internal/nstest"
 )
 
@@ -54,4 +56,25 @@ func TestHostilePongs(t *testing.T) {
 	})
 	time.Sleep(100 * time.Millisecond)
 	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status)
+}
+
+// The answer of another kernel counts, whether this kernel notes when it arrives or not.
+func TestPongs(t *testing.T) {
+	here, there := nstest.New(t, "here"), nstest.New(t, "there")
+	nstest.Join(nstest.End{NS: here, Dev: "up0", Addr: "10.111.1.1/24"}, nstest.End{NS: there, Dev: "up0", Addr: "10.111.1.5/24"})
+	for name, arrivals := range map[string]func(syscall.Conn, int) (Arrivals, error){
+		"noted": func(conn syscall.Conn, size int) (Arrivals, error) { return kernel.NewArrivals(conn, size) },
+		"read":  nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}, NewArrivals: arrivals})
+			p.set(mesh.Probes{Interval: 50 * time.Millisecond, MaxLost: 100, Targets: map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.111.1.5"), From: netip.MustParseAddr("10.111.1.1")}}}, nil)
+			ctx, stop := context.WithCancel(t.Context())
+			stopped := make(chan error)
+			go here.Do(func() { stopped <- p.Start(ctx) })
+			require.Eventually(t, func() bool { return p.health()["west"].Status == submarinerv1.Connected }, 10*time.Second, time.Millisecond)
+			stop()
+			require.NoError(t, <-stopped)
+		})
+	}
 }

@@ -77,6 +77,22 @@ func TestProber(t *testing.T) {
 	require.Empty(t, p.health(), "another address is another story")
 }
 
+// An answer counts as late as it arrived, however much later it is read; but not before the probe was sent: then the clock was set.
+func TestAnswersReadLate(t *testing.T) {
+	for arrival, rtt := range map[time.Duration]time.Duration{2 * time.Millisecond: 2 * time.Millisecond, -time.Hour: 30 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newFastWorld(time.Millisecond)
+			var g asked
+			w.sendDue(func(_ mesh.Target, a asked) error { g = a; return nil }, &w.next)
+			time.Sleep(30 * time.Millisecond)
+			w.answered(g.seq, w.ip, g.nonce[:], g.sent.Add(arrival))
+			require.Equal(t, submarinerv1.Connected, w.status())
+			require.Equal(t, rtt, w.pings["west"].fast.longest)
+			require.Equal(t, rtt, w.health()["west"].RTT.Max())
+		})
+	}
+}
+
 // Sequence numbers are used again after 65,536 probes: 65 s at 1,000 a second. A probe that is forgotten takes nothing away from a newer one
 // with the same number, whether to another target or to the same.
 func TestProbeNumbersWrap(t *testing.T) {

@@ -18,18 +18,18 @@ import (
 // copy all packets that arrive on the devices for it. They arrive on a socket of UDP, with the
 // source that dataplane.Antispoof gives them.
 type Echoes struct {
-	packets int // a packet socket
-	conn    *net.UDPConn
-	raw     syscall.RawConn // of conn
-	port    uint16
-	devices map[string]int // indexes, by name; Send alone uses them
+	*Arrivals     // of conn
+	packets   int // a packet socket
+	conn      *net.UDPConn
+	port      uint16
+	devices   map[string]int // indexes, by name; Send alone uses them
 }
 
 // echoBuffer is the size of the buffer for echoes that have come back: of 1,000 targets at once.
 const echoBuffer = 2 << 20
 
-// ListenEchoes opens a socket for echoes to a port, in the calling thread's network namespace.
-func ListenEchoes(ctx context.Context, port int) (*Echoes, error) {
+// ListenEchoes opens a socket for echoes to a port, in the calling thread's network namespace. Of each, size bytes are read.
+func ListenEchoes(ctx context.Context, port, size int) (*Echoes, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening a packet socket for echoes: %w", err)
@@ -45,13 +45,13 @@ func ListenEchoes(ctx context.Context, port int) (*Echoes, error) {
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
 	udp := conn.(*net.UDPConn)
-	raw, err := udp.SyscallConn()
+	arrivals, err := NewArrivals(udp, size)
 	if err != nil {
 		unix.Close(fd)
 		udp.Close()
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
-	return &Echoes{packets: fd, conn: udp, raw: raw, port: uint16(port), devices: map[string]int{}}, nil
+	return &Echoes{packets: fd, Arrivals: arrivals, conn: udp, port: uint16(port), devices: map[string]int{}}, nil
 }
 
 // Send sends a datagram on a device to a MAC address, from an address of this node and to it. It is never fragmented, and
@@ -120,12 +120,7 @@ func datagram(payload []byte, own netip.Addr, port uint16) []byte {
 	return append(b, payload...)
 }
 
-// Receive waits for a datagram and returns its size. One that is longer than b is truncated.
-func (e *Echoes) Receive(b []byte) (int, error) {
-	return quickly(e.raw.Read, unix.SYS_RECVFROM, b)
-}
-
-// Close closes the socket, which ends a Receive that waits.
+// Close closes the socket, which ends Receive.
 func (e *Echoes) Close() error {
 	unix.Close(e.packets)
 	return e.conn.Close()

@@ -28,6 +28,12 @@ func quickly(ready func(func(uintptr) bool) error, call uintptr, b []byte) (n in
 	return n, err
 }
 
+// receiveQuickly receives a datagram from a socket that does not block.
+func receiveQuickly(fd uintptr, m *unix.Msghdr) (int, syscall.Errno) {
+	n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(m)), unix.MSG_DONTWAIT)
+	return int(n), errno
+}
+
 // sendQuickly sends b on a packet socket that does not block. The kernel takes the packet as far as it gets on this machine.
 func sendQuickly(fd int, b []byte, to *unix.RawSockaddrLinklayer) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0,

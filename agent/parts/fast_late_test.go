@@ -1,0 +1,51 @@
+package parts
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// A prober that runs late takes no target for down whose answer waits in its socket, or arrives as soon as the machine runs
+// again. It still finds out what is down, also if it is always late.
+func TestFastAndLate(t *testing.T) {
+	for name, slept := range map[string]time.Duration{"an answer waits in the socket": 0, "the machine has slept": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFastWorld(time.Millisecond)
+				w.run(after(time.Second))
+				n, answered := 0, asked{}
+				w.lose = func(_ mesh.Target, a asked) bool {
+					n++
+					switch {
+					case n == mesh.FastLost && slept == 0:
+						w.behind = 60 * time.Millisecond
+						w.rtt = func() time.Duration { return 20 * time.Millisecond }
+						return false
+					case n == mesh.FastLost:
+						answered = a
+						w.stall = func() time.Duration { return slept }
+					case n == mesh.FastLost+1 && slept > 0: // when it runs again
+						w.stall = func() time.Duration { return 0 }
+						time.AfterFunc(3*time.Millisecond, func() { w.answered(answered.seq, w.ip, answered.nonce[:], time.Now()) })
+					}
+					return n < mesh.FastLost+4
+				}
+				w.run(after(10 * time.Second))
+				require.Equal(t, 1, w.changes, "connected, and never removed")
+				require.Greater(t, n, mesh.FastLost+50)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.run(after(time.Second))
+		w.lose, w.stall = func(mesh.Target, asked) bool { return true }, func() time.Duration { return 15 * time.Millisecond }
+		require.Less(t, w.run(func() bool { return w.status() == submarinerv1.ConnectionError }), 500*time.Millisecond)
+	})
+}
