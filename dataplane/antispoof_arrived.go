@@ -12,8 +12,7 @@ import "net/netip"
 // left. Otherwise a member could add a segment to another member's connection at any time.
 //
 // So the sender's address accompanies each packet as its priority, which VXLAN leaves as it is. The priority is not used before the kernel sets it in
-// ip_forward (net/ipv4/ip_forward.c), and is 0 in what arrives from elsewhere: veth clears it. No packet arrives on these devices without having passed
-// the rules at "input".
+// ip_forward (net/ipv4/ip_forward.c). A packet that has not passed the rules at "input" does not carry the address of a sender as its priority, and is dropped.
 //
 // Nothing in this is about IPv6, which cables do not carry: a rule for each device drops what a sender has hidden. Nor is it about ARP: see
 // Conf.ARPIgnore.
@@ -28,7 +27,6 @@ func (a Antispoof) arrivedRules(r *antispoofRules) {
 		others = append(others, Match{IIFNot: d})
 		r.drop(AntispoofIPv6, Match{IIF: d})
 	}
-	r.accept(AntispoofArriving, Match{NoSender: true}) // most packets of a node: a name takes longer to compare
 	r.accept(AntispoofArriving, others...)
 	r.jump(AntispoofArrivedICMP, AntispoofArriving, Match{ICMP: true})
 	r.back(AntispoofArrivedICMP, Match{Rest: true})

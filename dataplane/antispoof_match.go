@@ -46,7 +46,6 @@ type Match struct {
 	ErrorBits int   // the destination inside the ICMP error is in a network of Behind with so many bits, of the cluster that is the priority of the packet
 
 	Rest            bool       // the packet is a fragment, and not the first one
-	NoSender        bool       // the priority of the packet is 0, so it is in no VXLAN packet for Ports
 	SenderBits      int        // the source is in one of the networks of Inner with so many bits, of the sender that is the priority of the packet
 	SenderIn        string     // set of the sender that is the priority of the packet
 	SenderErrorBits int        // the destination inside the ICMP error is in one of the networks of Inner with so many bits, of the sender that is the priority of the packet
@@ -76,8 +75,6 @@ func (m Match) String() string {
 		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination, NetMask(m.ErrorBits), AntispoofSetBehind)
 	case m.Rest:
 		return "ip frag-off & 0x1fff != 0"
-	case m.NoSender:
-		return "meta priority none"
 	case m.SenderBits != 0:
 		return fmt.Sprintf("meta priority . ip saddr & %[1]v . %[1]v @%[2]s", NetMask(m.SenderBits), AntispoofSetInner)
 	case m.SenderIn != "":

@@ -145,7 +145,7 @@ func TestAntispoofArrived(t *testing.T) {
 		require.False(t, r.Over != 0 && r.Chain == dataplane.AntispoofVXLAN)
 	}
 	require.Equal(t, []string{
-		"vxlan meta priority set @nh,96,32", `arriving-ipv6 iifname "a" drop`, `arriving-ipv6 iifname "b*" drop`, "arriving meta priority none accept", `arriving iifname != "a" iifname != "b*" accept`,
+		"vxlan meta priority set @nh,96,32", `arriving-ipv6 iifname "a" drop`, `arriving-ipv6 iifname "b*" drop`, `arriving iifname != "a" iifname != "b*" accept`,
 		"arriving ip protocol icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
 		"arrived-errors @th,192,32 == 0xf1000002 jump drop-forged", "arriving ip saddr 241.0.0.2/32 jump arrived-own",
 		"arrived-own ip saddr 241.0.0.2/32 update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged",

@@ -157,6 +157,14 @@ func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 				return err
 			}
 		}
+		for _, name := range setNames(want) {
+			if sets[name].Dynamic && slices.Contains(setNames(have), name) { // an older agent has given it a size: see AntispoofWaysSize
+				tx.DelSet(sets[name])
+				if err := tx.AddSet(sets[name], nil); err != nil {
+					return err
+				}
+			}
+		}
 		if err := alter(tx, sets, have, want); err != nil {
 			return err
 		}
@@ -265,11 +273,6 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 			})
 		}
 	}
-}
-
-// missing returns the names that are not among others.
-func missing(names, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
 func addChain(tx *nftables.Conn, table *nftables.Table, name string) *nftables.Chain {

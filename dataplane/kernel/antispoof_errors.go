@@ -36,8 +36,6 @@ func errorExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return carried(inside(unix.NFT_REG32_01, dataplane.ErrorDestination, 4), m.ErrorBits, sets[dataplane.AntispoofSetBehind])
 	case m.SenderErrorBits != 0:
 		return carried(inside(unix.NFT_REG32_01, dataplane.ErrorDestination, 4), m.SenderErrorBits, sets[dataplane.AntispoofSetInner])
-	case m.NoSender:
-		return []expr.Any{&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: reg}, is(expr.CmpOpEq, 0, 0, 0, 0)}
 	case m.SenderIn != "":
 		s := sets[m.SenderIn]
 		return []expr.Any{&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: reg}, &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID}}

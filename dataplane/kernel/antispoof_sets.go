@@ -69,6 +69,11 @@ func setNames(a dataplane.Antispoof) []string {
 	return names
 }
 
+// missing returns the names that are not among others.
+func missing(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
+
 // maskedElements calls do with elements of the set "masked", some at a time.
 func maskedElements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
 	for batch := range slices.Chunk(nets, nftBatch) {

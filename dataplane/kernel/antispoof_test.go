@@ -65,7 +65,7 @@ func TestAntispoof(t *testing.T) {
 		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
 		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "ct direction reply @th,104,8 & 0x12 != 0x2 return comment", "@masked drop comment",
 		`iifname "vx-submariner" jump siblings comment`, "jump handed comment", "update @echoes { ip saddr limit rate over 500/second burst 500 packets } drop comment",
-		"type filter hook prerouting priority -450; policy accept;", `meta priority none accept comment "1/`, `iifname != "vxlan-tunnel" iifname != "subvx-*" accept comment "2/`, "meta priority set ip saddr comment", "update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged comment", "meta priority @clusters drop comment",
+		"type filter hook prerouting priority -450; policy accept;", `iifname != "vxlan-tunnel" iifname != "subvx-*" accept comment "1/`, "meta priority set ip saddr comment", "update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged comment", "meta priority @clusters drop comment",
 		"ip protocol icmp jump icmp comment", "jump errors comment", `iifname != "vxlan-tunnel" iifname != "subvx-*" return comment`, "@behind return comment", "meta priority set ip saddr map @peers comment",
 		"10.1.0.0/16 : 242.0.0.3", "jump arrived-icmp comment", "@th,192,32 0xf1000001 jump drop-forged comment",
 		"meta priority . @th,192,32 & 0xffff0000 . 0xffff0000", "jump arrived-errors comment",
