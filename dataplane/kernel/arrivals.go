@@ -74,8 +74,8 @@ func (a *Arrivals) Drain(take func(b []byte, at time.Time)) {
 	})
 }
 
-// drainMost bounds what Drain reads: more than a buffer of echoBuffer bytes holds, as the kernel counts at least 512 for each datagram.
-const drainMost = echoBuffer / 512
+// drainMost bounds what Drain reads: more than a buffer of echoBuffer bytes holds, which the kernel doubles (socket(7)), as it counts at least 512 for each datagram.
+const drainMost = 2 * echoBuffer / 512
 
 // next reads one datagram, without waiting, and has it taken.
 func (a *Arrivals) next(fd uintptr, take func(b []byte, at time.Time)) syscall.Errno {
