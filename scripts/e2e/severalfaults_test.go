@@ -80,16 +80,7 @@ func names(fs []fault) string {
 	return strings.Join(out, ", ")
 }
 
-// row has the results of a fault until now.
-type row struct {
-	fault
-	measure.Failover
-}
-
-// enough reports whether the fault has happened often enough.
-func enough(r *row) bool { return r.Runs >= max(failoverRuns, 1) }
-
-// measure runs faults until each has happened often enough. In each round, all happen to the same gateway. A fault is undone before the next
+// measure runs faults until each has happened often enough. In each round, all of them happen to the same gateway. A fault is undone before the next
 // one only if the nodes do not use all gateways any more: where cables end with their agent, the next fault would strike an unused gateway.
 func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	require.False(t, s.suffering, "a fault before was not undone")
@@ -105,21 +96,14 @@ func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 		}
 		rows = append(rows, r)
 	}
-	for {
-		round := slices.DeleteFunc(slices.Clone(rows), enough)
-		if len(round) == 0 {
-			break
-		}
+	repeat(rows, max(failoverRuns, 1), func(r *row, round int, last bool) {
 		s.suffering = true
-		victim := s.gateways[round[0].Runs%len(s.gateways)]
-		for i, r := range round {
-			r.Add(s.run(t, r.fault, victim, api, i == len(round)-1))
-			if failoverJSON != "" {
-				require.NoError(t, r.Keep(file))
-			}
+		r.Add(s.run(t, r.fault, s.gateways[round%len(s.gateways)], api, last))
+		if failoverJSON != "" {
+			require.NoError(t, r.Keep(file))
 		}
-		s.suffering = false
-	}
+		s.suffering = !last
+	})
 	for _, r := range rows {
 		assert.Zero(t, r.Lost, "%s: connections from pod to pod continue", r.name)
 		if failoverRuns > 0 {
