@@ -138,9 +138,9 @@ func (s *scene) run(t *testing.T, f fault, victim string, api, last bool) measur
 func newScene(t *testing.T, n int) *scene {
 	t.Helper()
 	if had := nodesEach; had < n+1 {
-		nodesEach = n + 1
-		must(t, "lab", "up", "--clusters", "2", "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m")
+		must(t, "lab", "up", "--clusters", "2", "--nodes", fmt.Sprint(n+1), "--timeout", "10m")
 		must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "1,2")
+		nodesEach = n + 1
 		for _, c := range clusters[:2] {
 			for _, node := range nodes(c)[had:] { // its agents have found no image
 				kubectl(t, c, "-n", "submariner-operator", "delete", "pods", "--field-selector", "spec.nodeName="+node)
