@@ -35,13 +35,16 @@ var (
 // Each fault of a gateway, under traffic between pods and to a Service, in two clusters with several gateways and a worker each; also
 // while no API server runs. It is the last test: the clusters keep these nodes and gateways.
 func TestL1Failover(t *testing.T) {
+	var s *scene
 	for _, text := range failoverGateways {
 		n, err := strconv.Atoi(text)
 		require.NoError(t, err, "E2E_FAILOVER_GATEWAYS")
 		t.Run(fmt.Sprintf("%d gateways", n), func(t *testing.T) {
-			s := newScene(t, n)
+			require.NoError(t, s.leftover())
+			s = newScene(t, n)
 			for _, driver := range failoverCables {
 				t.Run(driver, func(t *testing.T) {
+					require.NoError(t, s.leftover())
 					s.connect(t, driver)
 					for _, f := range faults {
 						t.Run(f.name, func(t *testing.T) { s.measure(t, driver, true, f) })

@@ -51,3 +51,12 @@ func TestRepeat(t *testing.T) {
 		require.Equal(t, c.want, got, "%d and %d runs until now", c.agent, c.node)
 	}
 }
+
+// Neither other cables nor more gateways are measured with a fault that was not undone.
+func TestLeftover(t *testing.T) {
+	var none *scene
+	require.NoError(t, none.leftover())
+	require.NoError(t, (&scene{}).leftover())
+	require.Error(t, (&scene{suffering: true}).leftover())
+	require.Error(t, (&scene{noAPI: true}).leftover())
+}
