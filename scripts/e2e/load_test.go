@@ -114,6 +114,7 @@ func startFlows(t *testing.T, from container, size int, targets ...string) *flow
 	var err error
 	f.end, err = cmd.StdinPipe()
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.end.Close() }) // if stop is not reached: what runs in the node does not end with "lab exec"
 	require.NoError(t, cmd.Start())
 	go func() { f.done <- cmd.Wait() }()
 	select {

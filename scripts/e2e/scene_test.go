@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +30,19 @@ type scene struct {
 	clock     clock             // of the run
 
 	first, now map[int]int // the gateway of each flow, by its port: before the fault, and after what has happened last
+}
+
+// leftover returns an error if something of a fault is left in the lab, where other faults would then not be measured alone.
+func (s *scene) leftover() error {
+	switch {
+	case s == nil: // none has happened
+		return nil
+	case s.suffering:
+		return errors.New("a fault before was not undone")
+	case s.noAPI:
+		return errors.New("the API servers do not run: they were killed for a fault before")
+	}
+	return nil
 }
 
 // favored is how many times the usual part of the processors the nodes get that carry flows: flows wait for what fails, and not for the
@@ -67,6 +81,7 @@ func (s *scene) apiServers(t *testing.T, run bool) {
 	}
 	if !run {
 		allConnected(t)
+		s.noAPI = true // also if only one of them is killed
 	}
 	verb := map[bool]string{true: "start", false: "kill"}[run]
 	for name, out := range together(clusters[:2], func(c string) (string, error) { return sh("lab", verb, c+"-api") }) {

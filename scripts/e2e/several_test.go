@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"subctl/internal/measure"
@@ -75,6 +76,12 @@ func TestK1SeveralGateways(t *testing.T) {
 	t.Log("the gateway of cluster2 without the pod is killed")
 	s = startStream(t, from, to)
 	victim := gateways["cluster2"]
+	t.Cleanup(func() { // if a step fails before it is back: the next test needs all nodes
+		for _, verb := range []string{"heal", "start"} {
+			out, err := sh("lab", verb, victim)
+			assert.NoError(t, err, "lab %s %s: %s", verb, victim, out)
+		}
+	})
 	must(t, "lab", "kill", victim)
 	must(t, "lab", "cut", victim)
 	time.Sleep(3 * time.Second)

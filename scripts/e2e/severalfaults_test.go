@@ -35,13 +35,16 @@ var (
 // Each fault of a gateway, under traffic between pods and to a Service, in two clusters with several gateways and a worker each; also
 // while no API server runs. It is the last test: the clusters keep these nodes and gateways.
 func TestL1Failover(t *testing.T) {
+	var s *scene
 	for _, text := range failoverGateways {
 		n, err := strconv.Atoi(text)
 		require.NoError(t, err, "E2E_FAILOVER_GATEWAYS")
 		t.Run(fmt.Sprintf("%d gateways", n), func(t *testing.T) {
-			s := newScene(t, n)
+			require.NoError(t, s.leftover())
+			s = newScene(t, n)
 			for _, driver := range failoverCables {
 				t.Run(driver, func(t *testing.T) {
+					require.NoError(t, s.leftover())
 					s.connect(t, driver)
 					for _, f := range faults {
 						t.Run(f.name, func(t *testing.T) { s.measure(t, driver, true, f) })
@@ -80,16 +83,7 @@ func names(fs []fault) string {
 	return strings.Join(out, ", ")
 }
 
-// row has the results of a fault until now.
-type row struct {
-	fault
-	measure.Failover
-}
-
-// enough reports whether the fault has happened often enough.
-func enough(r *row) bool { return r.Runs >= max(failoverRuns, 1) }
-
-// measure runs faults until each has happened often enough. In each round, all happen to the same gateway. A fault is undone before the next
+// measure runs faults until each has happened often enough. In each round, all of them happen to the same gateway. A fault is undone before the next
 // one only if the nodes do not use all gateways any more: where cables end with their agent, the next fault would strike an unused gateway.
 func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	require.False(t, s.suffering, "a fault before was not undone")
@@ -105,21 +99,14 @@ func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 		}
 		rows = append(rows, r)
 	}
-	for {
-		round := slices.DeleteFunc(slices.Clone(rows), enough)
-		if len(round) == 0 {
-			break
-		}
+	repeat(rows, max(failoverRuns, 1), func(r *row, round int, last bool) {
 		s.suffering = true
-		victim := s.gateways[round[0].Runs%len(s.gateways)]
-		for i, r := range round {
-			r.Add(s.run(t, r.fault, victim, api, i == len(round)-1))
-			if failoverJSON != "" {
-				require.NoError(t, r.Keep(file))
-			}
+		r.Add(s.run(t, r.fault, s.gateways[round%len(s.gateways)], api, last))
+		if failoverJSON != "" {
+			require.NoError(t, r.Keep(file))
 		}
-		s.suffering = false
-	}
+		s.suffering = !last
+	})
 	for _, r := range rows {
 		assert.Zero(t, r.Lost, "%s: connections from pod to pod continue", r.name)
 		if failoverRuns > 0 {
@@ -154,9 +141,9 @@ func (s *scene) run(t *testing.T, f fault, victim string, api, last bool) measur
 func newScene(t *testing.T, n int) *scene {
 	t.Helper()
 	if had := nodesEach; had < n+1 {
-		nodesEach = n + 1
-		must(t, "lab", "up", "--clusters", "2", "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m")
+		must(t, "lab", "up", "--clusters", "2", "--nodes", fmt.Sprint(n+1), "--timeout", "10m")
 		must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", "1,2")
+		nodesEach = n + 1
 		for _, c := range clusters[:2] {
 			for _, node := range nodes(c)[had:] { // its agents have found no image
 				kubectl(t, c, "-n", "submariner-operator", "delete", "pods", "--field-selector", "spec.nodeName="+node)
@@ -238,7 +225,7 @@ func (s *scene) connect(t *testing.T, driver string) {
 	if driver == "vxlan" {
 		_, _ = sh("subctl", "cable-policy", "delete", policy, "--context", "cluster1") // of the turn before, if any
 	} else {
-		must(t, "subctl", "cable-policy", "add", "--context", "cluster1", "--name", policy, "--cable-driver", driver,
+		must(t, "subctl", "cable-policy", "add", "--replace", "--context", "cluster1", "--name", policy, "--cable-driver", driver,
 			"--left-cluster-selector", "submariner-io/clusterID=cluster1", "--right-cluster-selector", "submariner-io/clusterID=cluster2")
 	}
 	eventually(t, time.Minute, func() error {

@@ -31,24 +31,30 @@ stays until it is killed without this flag, or started. Until then it forwards p
 		Example: `  lab kill cluster1-node1
   lab cut cluster1-node1 && lab kill --keep-network cluster1-node1   # a power cut that costs the other nodes no time`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if c, ok, err := l.controlPlane(args[0]); err != nil {
-				return err
-			} else if ok {
-				return killControlPlane(c)
-			}
-			n, tree, err := l.node(args[0])
-			if err != nil {
-				return err
-			}
-			if keepNetwork {
-				return node.Halt(n, tree)
-			}
-			return node.Kill(n, tree)
-		},
+		RunE: func(_ *cobra.Command, args []string) error { return l.kill(args[0], keepNetwork) },
 	}
-	cmd.Flags().BoolVar(&keepNetwork, "keep-network", false, "end only the processes of the node")
+	cmd.Flags().BoolVar(&keepNetwork, "keep-network", false, "end only the processes of the node; not for an API server")
 	return cmd
+}
+
+func (l *lab) kill(name string, keepNetwork bool) error {
+	c, ok, err := l.controlPlane(name)
+	switch {
+	case err != nil:
+		return err
+	case ok && keepNetwork:
+		return fmt.Errorf("--keep-network is for nodes only, and %s is an API server, whose network always stays: omit the flag", name)
+	case ok:
+		return killControlPlane(c)
+	}
+	n, tree, err := l.node(name)
+	if err != nil {
+		return err
+	}
+	if keepNetwork {
+		return node.Halt(n, tree)
+	}
+	return node.Kill(n, tree)
 }
 
 func newStart(l *lab) *cobra.Command {
