@@ -49,3 +49,20 @@ func TestFastAndLate(t *testing.T) {
 		require.Less(t, w.run(func() bool { return w.status() == submarinerv1.ConnectionError }), 500*time.Millisecond)
 	})
 }
+
+// Reading what has arrived may take a while. The round trip times of the probes that are sent then do not include it.
+func TestRTTWithoutReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.run(after(time.Second))
+		reads := 0
+		w.drains = append(w.drains, func() { reads++; time.Sleep(20 * time.Millisecond) })
+		w.lose = func(_ mesh.Target, a asked) bool {
+			require.Zero(t, time.Since(a.sent))
+			return reads == 0
+		}
+		w.run(after(time.Second))
+		require.Positive(t, reads)
+		require.Less(t, w.pings["west"].fast.longest, 20*time.Millisecond)
+	})
+}
