@@ -81,6 +81,8 @@ type agent struct {
 	meters  *meters
 
 	node sync.Mutex      // held while the node is read and changed
+	ask  func()          // asks for a call of reroute; nil if nobody follows
+	next *time.Timer     // asks when the last plan is to be made again
 	last *mesh.Snapshot  // of the last plan; nil if there is none
 	held dataplane.State // what the node was last seen to hold, as far as dataplane.Ahead compares it; nil if it may differ
 
@@ -182,6 +184,7 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 	a.meters.observe(plan, len(ops), time.Since(start), out)
 	a.logOps(ops)
 	a.finished(out.Contained)
+	a.askAfter(plan.Again)
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Actor); ok {
 			p.Act(snap, plan, &out)

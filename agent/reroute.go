@@ -22,6 +22,7 @@ func (a *agent) reroute(ctx context.Context) time.Duration {
 		return 0
 	}
 	snap := *a.last
+	snap.Now = start // the time since when a target is down is compared with it
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Prober); ok {
 			p.Refresh(&snap)
@@ -31,6 +32,7 @@ func (a *agent) reroute(ctx context.Context) time.Duration {
 	if err != nil {
 		return time.Since(start) // the loop reports it
 	}
+	a.askAfter(plan.Again)
 	ops := a.ahead(ctx, plan)
 	more, err := a.syncOwn(ctx, plan)
 	a.logOps(append(ops, more...))
@@ -38,6 +40,18 @@ func (a *agent) reroute(ctx context.Context) time.Duration {
 		a.Log.Debug("following the probes", "err", err) // the loop reports it
 	}
 	return time.Since(start)
+}
+
+// askAfter has the node follow the probes again once a plan is out of date; after 0, never. The loop would plan again, too, but not in time
+// while the API server does not answer.
+func (a *agent) askAfter(again time.Duration) {
+	if a.next != nil {
+		a.next.Stop()
+		a.next = nil
+	}
+	if again > 0 && a.ask != nil {
+		a.next = time.AfterFunc(again, a.ask)
+	}
 }
 
 // ahead moves packets to the gateways of the plan before Sync reads the kernel, and returns the steps that it took.
@@ -65,6 +79,7 @@ const (
 // rerouting returns what runs reroute when it is asked to, and the function that asks.
 func (a *agent) rerouting() (manager.Runnable, func()) {
 	asked := wake.NewSignal()
+	a.ask = asked.Send
 	var rested time.Time // after what was done until now
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		for {
@@ -80,5 +95,5 @@ func (a *agent) rerouting() (manager.Runnable, func()) {
 				_ = wake.After(ctx, time.Until(rested)-rerouteCredit) // fails only if ctx is done, which ends the loop
 			}
 		}
-	}), asked.Send
+	}), a.ask
 }

@@ -150,6 +150,51 @@ func TestLoopFollowsWhoIsAwaited(t *testing.T) {
 	require.NotEqual(t, before, w.holds(t, dataplane.RouteOwner), "they choose another one")
 }
 
+// They wait no longer, either, while the loop does not run: it may wait for an API server that does not answer.
+func TestAwaitedWithoutLoop(t *testing.T) {
+	for name, loop := range map[string]bool{"found by the probes": false, "found by the last loop": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mesh.Route(), "two-active-gateways")
+				w.Node, w.Kernel.Facts = "worker", workerFacts
+				w.run(t)
+				gone := func() (gone int) {
+					s, err := w.kernels[dataplane.RouteOwner.Name].Observe(t.Context())
+					require.NoError(t, err)
+					for _, o := range s {
+						if r, is := o.(dataplane.Returns); is {
+							for _, g := range r.Gateways {
+								if g.Down {
+									gone++
+								}
+							}
+						}
+					}
+					return gone
+				}
+				run, ask := w.rerouting()
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- run.Start(ctx) }()
+				w.health["gateway/gw2"] = mesh.Health{Status: submarinerv1.ConnectionError, Since: time.Now()}
+				before := w.holds(t, dataplane.RouteOwner)
+				if loop {
+					w.run(t)
+				} else {
+					ask()
+				}
+				time.Sleep(time.Second)
+				require.NotEqual(t, before, w.holds(t, dataplane.RouteOwner), "new connections choose another one")
+				require.Zero(t, gone(), "it may answer again")
+				time.Sleep(2 * time.Second)
+				require.Equal(t, 1, gone())
+				stop()
+				require.NoError(t, <-done)
+			})
+		})
+	}
+}
+
 // A member whose gateways answer and do not answer by turns cannot keep the agent busy.
 func TestHostileFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -49,10 +49,11 @@ func ParseDrain(text string) (Drain, bool) {
 
 // way is a next hop to a gateway.
 type way struct {
-	hop    uint32
-	weight int // 0: the default
-	drain  Drain
-	down   bool // the gateway does not answer
+	hop     uint32
+	weight  int // 0: the default
+	drain   Drain
+	down    bool // the gateway does not answer
+	awaited bool // see Node.Awaited
 }
 
 // choose returns the ways that packets take: of those that answer, those with the lowest Drain. If these are in service,

@@ -36,7 +36,7 @@ type Node struct {
 
 // way returns the node as a gateway, with its next hop.
 func (n Node) way(hop uint32) way {
-	return way{hop: hop, weight: n.Weight, drain: n.Drain, down: n.Down}
+	return way{hop: hop, weight: n.Weight, drain: n.Drain, down: n.Down, awaited: n.Awaited}
 }
 
 // Intra is the input of PlanIntra: a node and the other nodes of its cluster.

@@ -26,9 +26,7 @@ func (n Intra) returns(s dataplane.State) error {
 	own := map[string]way{} // the gateways with cables, by name
 	var all []way
 	silent := true // no gateway answers
-	awaited := map[string]bool{}
 	for _, g := range n.siblings() {
-		awaited[g.Name] = g.Awaited
 		hop, err := addNode(s, g)
 		if err != nil {
 			return err
@@ -58,7 +56,7 @@ func (n Intra) returns(s dataplane.State) error {
 		is, active := own[g.Name]
 		quiet := active && is.down && !silent
 		table.Gateways = append(table.Gateways, dataplane.ReturnGateway{
-			MAC: mac, Mark: mark, Weight: share[g.Name], Down: !active || quiet && !awaited[g.Name] || is.drain >= Standby && share[g.Name] == 0,
+			MAC: mac, Mark: mark, Weight: share[g.Name], Down: !active || quiet && !is.awaited || is.drain >= Standby && share[g.Name] == 0,
 		})
 		through := others
 		if active && !quiet {

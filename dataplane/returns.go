@@ -27,7 +27,7 @@ const ReturnsPriority = -150
 // A worker also chooses a gateway for each new connection to another cluster, at random, by the weights of the gateways, and
 // remembers it in the same bits. So connections between the same two hosts spread over the gateways, which a next hop
 // group does by addresses only, unless the node says otherwise (net.ipv4.fib_multipath_hash_policy); and no connection
-// moves because a gateway comes, returns, or gets another weight. If a gateway does not answer, the next packet
+// moves because a gateway comes, returns, or gets another weight. If a gateway is Down, the next packet
 // of each of its connections chooses another one.
 //
 // Once it is routed, a packet loses the mark: a VXLAN device also routes the packet around it by the mark
@@ -60,7 +60,8 @@ type ReturnGateway struct {
 	Mark uint32 // bits of Returns.Mask, not 0
 	// Weight is its share of the new connections of this node, as part of the sum of all weights. With 0, it gets none.
 	Weight int
-	// Down specifies that the connections of this node that go through it choose again, if another one has a weight.
+	// Down specifies that the connections of this node that go through it choose again, if another one has a weight. A gateway that has not
+	// answered for a short time only is not Down: it has no weight, and the connections take other gateways by the group of its routes.
 	Down bool
 }
 

@@ -18,20 +18,22 @@ func TestConnectionsWaitForAGateway(t *testing.T) {
 	for name, test := range map[string]struct {
 		since   time.Duration // ago
 		unknown bool          // since when it is down
-		gone    bool          // connections choose again
+		flaps   bool
+		gone    bool // connections choose again
 		again   time.Duration
 	}{
-		"down just now":     {0, false, false, awaitFor},
-		"for a moment":      {awaitFor - time.Millisecond, false, false, time.Millisecond},
-		"for longer":        {awaitFor, false, true, 0},
-		"for a long time":   {time.Hour, false, true, 0},
-		"nobody knows when": {0, true, true, 0},
+		"down just now":     {0, false, false, false, awaitFor},
+		"for a moment":      {awaitFor - time.Millisecond, false, false, false, time.Millisecond},
+		"for longer":        {awaitFor, false, false, true, 0},
+		"for a long time":   {time.Hour, false, false, true, 0},
+		"nobody knows when": {0, true, false, true, 0},
+		"again and again":   {0, false, true, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := FromReports("worker", kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
 			require.NoError(t, err)
 			s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			down := Health{Status: submarinerv1.ConnectionError}
+			down := Health{Status: submarinerv1.ConnectionError, Flaps: test.flaps}
 			if !test.unknown {
 				down.Since = s.Now.Add(-test.since)
 			}

@@ -111,8 +111,14 @@ type Health struct {
 	// Of a target that is Fast, when it was found down, and by what: "ping", "echo" or "large echo".
 	Since time.Time
 	By    string
+	// Flaps specifies that it had answered again for less than Steady before that.
+	Flaps bool
 	RTT   RTT
 }
+
+// Steady is the time for which a target that is Fast has answered again before its next failure counts as a single one. It is short
+// compared with the time between two failures of a node, and longer than the 2 s for which connections wait for a gateway.
+const Steady = 30 * time.Second
 
 // Healths are the results of probes, by name of the probe.
 type Healths map[string]Health

@@ -1,21 +1,30 @@
 package mesh
 
-import "subctl/cable"
+import (
+	"time"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
 
 // This file is about cables of WireGuard whose two ends have not agreed on keys since the device was made. wireguard-go ends with the agent
 // of its gateway, and its keys with it. The next agent takes over the cables of the one before, which had answered, but these
 // carry nothing before the first handshake, which takes some seconds if a packet of it is lost; wireguard-go drops what does not fit its queues
 // until then. So they count as down: while there is another way to the cluster, packets take that way. The kernel's WireGuard keeps its keys.
 
-// handshakes are the cables whose ends have agreed on keys, by device and peer; nil if that is unknown.
-type handshakes map[[2]string]bool
+// keysAgain is the time after which to plan again while a cable has answered pings but had no keys when the kernel was asked before: it is about to
+// carry packets. It is the time between two passes of the agent's loop.
+const keysAgain = 200 * time.Millisecond
 
-// handshakes returns what the kernel says about the keys of cables.
-func (s Snapshot) handshakes() handshakes {
+// agreed are the cables whose ends have agreed on keys, by device and peer; nil if that is unknown.
+type agreed map[[2]string]bool
+
+// agreed returns what the kernel says about the keys of cables.
+func (s Snapshot) agreed() agreed {
 	if s.Cables == nil {
 		return nil
 	}
-	out := handshakes{}
+	out := agreed{}
 	for _, c := range s.Cables {
 		if !c.Handshake.IsZero() {
 			out[[2]string{c.Device, c.Peer}] = true
@@ -24,13 +33,26 @@ func (s Snapshot) handshakes() handshakes {
 	return out
 }
 
-// lack reports whether the two ends of a cable have not agreed on keys yet. Pings that were answered before count for nothing, as
+// missing reports whether the two ends of a cable have not agreed on keys yet. Pings that were answered before count for nothing, as
 // they may have passed through an earlier device.
-func (h handshakes) lack(c cable.Cable) bool {
+func (keys agreed) missing(c cable.Cable) bool {
 	d, shakes := c.Driver.(cable.Handshaker)
-	if h == nil || !shakes {
+	if keys == nil || !shakes {
 		return false
 	}
 	device, peer := d.StateOf(c.Gateway)
-	return !h[[2]string{device, peer}]
+	return !keys[[2]string{device, peer}]
+}
+
+// markDown marks the cables that are not to be used while there is another way to their cluster.
+func (d *director) markDown() {
+	health, keys := d.Snapshot.Health, d.Snapshot.agreed()
+	for i, c := range d.out.Held {
+		missing := d.out.several[c.Cluster] && keys.missing(c)
+		d.out.Held[i].Down = missing || health.down(c)
+		d.out.Keyless = d.out.Keyless || missing
+		if missing && health[probeName(c.Name, c.Device())].Status == submarinerv1.Connected {
+			d.out.again = keysAgain
+		}
+	}
 }

@@ -78,6 +78,13 @@ func TestCablesWithoutKeys(t *testing.T) {
 			p, err = Gateway().Plan(s)
 			require.NoError(t, err)
 			require.Equal(t, test.want, carriers(p))
+			missing := !test.unknown && len(test.keyed) < 2
+			require.Equal(t, missing, p.Keyless)
+			require.Zero(t, p.Again)
+			s.Health = answering(s)
+			soon, err := Gateway().Plan(s)
+			require.NoError(t, err)
+			require.Equal(t, missing, soon.Again == keysAgain, "a cable that answers has keys now")
 			for _, c := range p.connections(Outcome{Now: s.Now}) {
 				if member := slices.Contains(test.want, c.Endpoint.CableName); !member {
 					require.False(t, *c.Member)

@@ -172,7 +172,8 @@ func podCIDR(sub *v1alpha1.Submariner, n *corev1.Node) netip.Prefix {
 
 // awaitFor is the time for which connections stay with a gateway that does not answer: an agent that waits for a processor may find a gateway
 // down that forwards all the time. It finds it up again FastBack probes later, after half a second. Their packets take the other gateways
-// meanwhile. No node reboots within this time.
+// meanwhile. No node reboots within this time. Connections do not wait for a gateway that was down less than Steady before as well: they would
+// move to and fro with it.
 const awaitFor = 2 * time.Second
 
 // observed returns the gateways, as this node observes them, and after what time to plan again, as connections no longer wait for one
@@ -183,7 +184,11 @@ func (m Membership) observed(health Healths, now time.Time) (out []cable.Node, a
 		h := health[gatewayProbe(g)]
 		left := h.Since.Add(awaitFor).Sub(now)
 		out[i].Down = h.Status == submarinerv1.ConnectionError
-		if out[i].Awaited = out[i].Down && !h.Since.IsZero() && left > 0; out[i].Awaited && (again == 0 || left < again) {
+		if !out[i].Down || h.Since.IsZero() || h.Flaps || left <= 0 {
+			continue
+		}
+		out[i].Awaited = true
+		if again == 0 || left < again {
 			again = left
 		}
 	}

@@ -1,12 +1,9 @@
 package mesh
 
 import (
-	"cmp"
-	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -211,40 +208,6 @@ func (s Snapshot) find(kind reflect.Type, name string) Object {
 	return nil
 }
 
-// FromReports returns the Snapshot of a node as its own agents would take it, from
-// their reports to the API server. It serves commands that run on another machine. The error
-// is ErrNotJoined, an *UnknownNodeError, or that the node's agent has not reported.
-func FromReports[T Object](node string, objs ...T) (Snapshot, error) {
-	s := NewSnapshot(node, objs...)
-	if len(s.podNetworks()) == 0 {
-		return s, ErrNotJoined
-	}
-	if Find[*corev1.Node](s, node) == nil {
-		return s, &UnknownNodeError{Node: node, Nodes: names(List[*corev1.Node](s))}
-	}
-	ra := Find[*submarinerv1.RouteAgent](s, node)
-	if ra == nil || ra.Status.Node == nil {
-		return s, fmt.Errorf("the route agent of node %s has not reported yet: see kubectl -n %s get pods -o wide", node, submarinerv1.OperatorNamespace)
-	}
-	s.Facts = *ra.Status.Node
-	for _, e := range List[*submarinerv1.Endpoint](s) {
-		if !submarinerv1.IsCopy(e) {
-			s.Standing.Gateways = append(s.Standing.Gateways, e.Spec.Hostname)
-			if e.Spec.Hostname == node {
-				s.Standing.Active = true
-				if e.Spec.BackendConfig[submarinerv1.BackendDrain] == submarinerv1.Standby {
-					s.Standing.Drain = cable.Standby
-				}
-			}
-		}
-	}
-	s.Memory.Incumbents = incumbentsIn(List[*submarinerv1.Gateway](s))
-	if g := Find[*submarinerv1.Gateway](s, node); s.Standing.Active && g != nil {
-		s.Memory.Using, s.Paths = usingIn(g, s.Now), pathsIn(g)
-	}
-	return s, nil
-}
-
 // podNetworks returns the cluster's pod networks; none if the cluster has not joined.
 func (s Snapshot) podNetworks() []netip.Prefix {
 	if sub := s.submariner(); sub != nil {
@@ -287,17 +250,6 @@ func (s Snapshot) PublishedIP() netip.Addr {
 // configMap finds a ConfigMap in the namespace of the agents; nil if there is none.
 func (s Snapshot) configMap(name string) (*corev1.ConfigMap, error) {
 	return Find[*corev1.ConfigMap](s, name), nil
-}
-
-// UnknownNodeError is the error of a node that a cluster does not have.
-type UnknownNodeError struct {
-	Node  string
-	Nodes []string // that the cluster has
-}
-
-// Error implements error.
-func (e *UnknownNodeError) Error() string {
-	return fmt.Sprintf("the cluster has no node %q: it has %s", e.Node, cmp.Or(strings.Join(e.Nodes, ", "), "no nodes"))
 }
 
 func names[T Object](objs []T) []string {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -30,7 +31,11 @@ type Traffic struct {
 	// Detours are the networks of gateways to which there is no cable yet, or none while a gateway is a standby.
 	Detours []cable.Reached
 
+	// Keyless reports whether a cable carries nothing because its two ends have not agreed on keys.
+	Keyless bool
+
 	several map[string]bool // the clusters to which there may be several ways
+	again   time.Duration   // see Plan.Again
 }
 
 // director decides which cables carry the traffic.
@@ -55,9 +60,8 @@ func direct(m *Mesh) Traffic {
 	for _, c := range m.Cables.Placeless {
 		d.outlast(c)
 	}
-	shaken := m.Snapshot.handshakes()
-	for i, c := range d.out.Held {
-		d.out.Held[i].Down = m.Snapshot.Health.down(c) || d.out.several[c.Cluster] && shaken.lack(c)
+	d.markDown()
+	for _, c := range d.out.Held {
 		if _, used := d.out.Using[c.Name]; !used || c.Silent {
 			d.out.Barred = append(d.out.Barred, c.Subnets...) // its packets are dropped until it answers
 		}

@@ -16,7 +16,7 @@ type due struct {
 }
 
 // sendDue pings every target whose time has come, and returns when to do so again. Answers that have arrived are read before others are
-// judged to be missing: the agent itself may have been late.
+// judged to be missing: the agent itself may have been late. Answers are due by the time before, and probes are sent at the time after.
 func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time.Duration {
 	now := time.Now()
 	if p.missing(now) {
@@ -34,7 +34,7 @@ func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time
 }
 
 // take returns the probes whose time has come, with the sequence numbers that follow next, and the time until the next ones. It
-// judges the targets that have not answered.
+// judges the targets that have not answered by now, the time before what had arrived was read.
 func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,6 +44,7 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 		*next++
 		return *next
 	}
+	sent := time.Now()
 	soon, step := p.together(now)
 	sooner := rand.Float64() / 10 // as in jittered, but the same for all, which stay in step
 	wait = idlePause
@@ -56,10 +57,10 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 		if g.target.Fast {
 			for k := range kinds {
 				if g.dueBy(k, now, soon) {
-					give(g.askFast(k, number(), now, p.forget))
+					give(g.askFast(k, number(), sent, p.forget))
 				}
 			}
-			wait, awaited = min(wait, g.next().Sub(now)), first(awaited, g.awaited())
+			wait, awaited = min(wait, g.next().Sub(sent)), first(awaited, g.awaited())
 			continue
 		}
 		interval := p.interval(g)
@@ -75,13 +76,13 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 			interval = p.interval(g)
 		}
 		pause := interval - time.Duration(sooner*float64(interval))
-		g.due, wait = now.Add(pause), min(wait, pause)
-		give(g.ask(number(), now, p.forget))
+		g.due, wait = sent.Add(pause), min(wait, pause)
+		give(g.ask(number(), sent, p.forget))
 	}
 	if changed {
 		p.changed()
 	}
-	p.wanted, p.awaited = now.Add(wait), awaited
+	p.wanted, p.awaited = sent.Add(wait), awaited
 	return all, wait
 }
 

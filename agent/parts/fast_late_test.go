@@ -49,3 +49,39 @@ func TestFastAndLate(t *testing.T) {
 		require.Less(t, w.run(func() bool { return w.status() == submarinerv1.ConnectionError }), 500*time.Millisecond)
 	})
 }
+
+// Reading what has arrived may take a while. The round trip times of the probes that are sent then do not include it.
+func TestRTTWithoutReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.run(after(time.Second))
+		reads := 0
+		w.drains = append(w.drains, func() { reads++; time.Sleep(20 * time.Millisecond) })
+		w.lose = func(_ mesh.Target, a asked) bool {
+			require.Zero(t, time.Since(a.sent))
+			return reads == 0
+		}
+		w.run(after(time.Second))
+		require.Positive(t, reads)
+		require.Less(t, w.pings["west"].fast.longest, 20*time.Millisecond)
+	})
+}
+
+// A target flaps that is down shortly after it has come back, but not one that is down for the first time, or after a long time.
+func TestFlaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		for _, step := range []struct {
+			up    time.Duration
+			flaps bool
+		}{{time.Second, false}, {time.Second, true}, {2 * mesh.Steady, false}, {mesh.Steady / 2, true}} {
+			w.lose = func(mesh.Target, asked) bool { return false }
+			w.run(func() bool { return w.status() == submarinerv1.Connected })
+			require.False(t, w.health()["west"].Flaps)
+			w.run(after(step.up))
+			w.lose = func(mesh.Target, asked) bool { return true }
+			w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
+			require.Equal(t, step.flaps, w.health()["west"].Flaps)
+		}
+	})
+}

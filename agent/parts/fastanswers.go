@@ -34,7 +34,10 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 	if g.health.Status == submarinerv1.Connected || g.health.Status == submarinerv1.ConnectionError && !g.recovered() {
 		return false
 	}
-	g.health.Status, g.health.Message, g.health.Since, g.health.By = submarinerv1.Connected, "", time.Time{}, ""
+	if g.health.Status == submarinerv1.ConnectionError {
+		g.fast.back = now
+	}
+	g.health.Status, g.health.Message, g.health.Since, g.health.By, g.health.Flaps = submarinerv1.Connected, "", time.Time{}, "", false
 	return true
 }
 

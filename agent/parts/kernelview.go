@@ -24,6 +24,7 @@ type kernelView struct {
 	Options
 	restarts map[string]int // by program, as far as they were reported
 	failed   alarm.Alarm    // reading the state of the cables
+	keyless  bool           // cables of the last plan wait for keys
 }
 
 func newKernelView(o Options) *kernelView { return &kernelView{Options: o} }
@@ -36,20 +37,37 @@ func (k *kernelView) Start(ctx context.Context) error {
 
 // Observe implements Observer.
 func (k *kernelView) Observe(s *mesh.Snapshot) error {
+	s.Cables = k.states(*s)
+	return nil
+}
+
+// Refresh implements Prober: a cable that was waiting for keys may be what is left when another one fails. Otherwise it costs nothing.
+func (k *kernelView) Refresh(s *mesh.Snapshot) {
+	if !k.keyless {
+		return
+	}
+	if states := k.states(*s); states != nil {
+		s.Cables = states
+	}
+}
+
+// states returns the states of the cables; nil if they are unknown.
+func (k *kernelView) states(s mesh.Snapshot) []dataplane.CableState {
 	c := k.Cabler()
 	if c == nil || !s.Standing.Active {
 		return nil
 	}
-	var err error
-	if s.Cables, err = c.CableStates(); err == nil && s.Cables == nil {
-		s.Cables = []dataplane.CableState{} // it is known that there are none
-	}
+	states, err := c.CableStates()
 	k.failed.Report(k.Log, slog.LevelWarn, "reading the state of the cables", err) // pings tell, too
-	return nil
+	if err == nil && states == nil {
+		return []dataplane.CableState{} // it is known that there are none
+	}
+	return states
 }
 
 // Act implements Actor: it reports programs that were started again.
-func (k *kernelView) Act(s mesh.Snapshot, _ mesh.Plan, _ *mesh.Outcome) {
+func (k *kernelView) Act(s mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
+	k.keyless = p.Keyless
 	c := k.Cabler()
 	if c == nil {
 		return

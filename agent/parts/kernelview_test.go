@@ -3,6 +3,7 @@ package parts
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,4 +70,22 @@ func TestKernelWithoutCables(t *testing.T) {
 	require.NoError(t, k.Observe(&s))
 	require.NotNil(t, s.Cables)
 	require.Empty(t, s.Cables)
+}
+
+// While a cable of the last plan waits for keys, what the node follows at once includes the keys. Otherwise the kernel is not asked.
+func TestKeysAreFollowedAtOnce(t *testing.T) {
+	kernel, asked := states{{Device: "submariner", Peer: "west"}}, 0
+	k := newKernelView(Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { asked++; return kernel }})
+	s := mesh.Snapshot{Standing: mesh.Standing{Active: true}}
+	require.NoError(t, k.Observe(&s))
+	for _, keyless := range []bool{true, false} {
+		k.Act(s, mesh.Plan{Traffic: mesh.Traffic{Keyless: keyless}}, &mesh.Outcome{})
+		asked = 0
+		kernel = states{{Device: "submariner", Peer: "west", Handshake: time.Now()}}
+		var follows Prober = k
+		again := s
+		follows.Refresh(&again)
+		require.Equal(t, keyless, !again.Cables[0].Handshake.IsZero())
+		require.Equal(t, keyless, asked > 0)
+	}
 }
