@@ -55,8 +55,8 @@ type Kernel struct {
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// ListenEchoes opens a socket for datagrams that other nodes forward back, which reads size bytes of each.
 	ListenEchoes func(ctx context.Context, port, size int) (parts.Echoes, error)
-	// NewArrivals reads from a socket, size bytes of each packet, with the times at which the kernel received them; nil
-	// for those of reading.
+	// NewArrivals reads size bytes of each packet from a socket, and notes when the kernel received it. If it is nil, a packet arrives when the
+	// agent reads it.
 	NewArrivals func(conn syscall.Conn, size int) (parts.Arrivals, error)
 	// NewTimer makes a timer that wakes an idle agent no more than once; nil for the timers of Go's runtime.
 	NewTimer func() (parts.Timer, error)

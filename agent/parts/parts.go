@@ -75,7 +75,7 @@ type Options struct {
 	Ignored func()
 	// ListenEchoes opens a socket for echoes to a UDP port, which reads size bytes of each; nil if there are none.
 	ListenEchoes func(ctx context.Context, port, size int) (Echoes, error)
-	// NewArrivals reads from a socket, size bytes of each packet; nil if the times of arrival are those of reading.
+	// NewArrivals reads size bytes of each packet from a socket. If it is nil, a packet arrives when the agent reads it.
 	NewArrivals func(conn syscall.Conn, size int) (Arrivals, error)
 	// NewTimer makes a timer; nil for the timers of Go's runtime.
 	NewTimer func() (Timer, error)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// When rules change, the sets to which packets add elements are made anew, and other sets are not: an agent of before the second release gave them a size, and
-// with it a hash table that the kernel goes through every second.
+// A change of rules also replaces the sets to which packets add elements, and no others. An older agent gave them a size,
+// and with it a hash table that the kernel goes through every second.
 func TestAntispoofMakesSetsOfPacketsAnew(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	handles := func() map[string]string {

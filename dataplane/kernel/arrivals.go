@@ -74,7 +74,8 @@ func (a *Arrivals) Drain(take func(b []byte, at time.Time)) {
 	})
 }
 
-// drainMost bounds what Drain reads: more than a buffer of echoBuffer bytes holds, which the kernel doubles (socket(7)), as it counts at least 512 for each datagram.
+// drainMost bounds what Drain reads. It is more than the buffer holds: the kernel doubles echoBuffer (socket(7)), and counts at
+// least 512 bytes for each datagram.
 const drainMost = 2 * echoBuffer / 512
 
 // next reads one datagram, without waiting, and has it taken.

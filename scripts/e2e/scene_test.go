@@ -17,7 +17,7 @@ import (
 
 // scene is where faults happen: cluster1 and cluster2 with several gateways and a worker each, and flows between the workers.
 type scene struct {
-	gateways  []string // of cluster1: those that fail
+	gateways  []string // the gateways of cluster1, which fail
 	remote    []string // the addresses of the gateways of cluster2
 	from, to  pod
 	inside    container // of from

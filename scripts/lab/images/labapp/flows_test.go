@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A flow that has ended waits for answers that still arrive, and soon stops waiting for those that were lost.
+// A flow that ends still takes the answers on their way. It soon gives up on those that were lost.
 func TestAwaitAnswers(t *testing.T) {
 	const few = 5 * lookEvery
 	for name, c := range map[string]struct {
