@@ -181,8 +181,9 @@ func (s *scene) moved(t *testing.T, failing string, do func()) (n int) {
 	}
 	do()
 	s.now = gatewaysOf(t, s.from)
-	for port, mark := range before {
-		if now, ok := s.now[port]; ok && now != mark && (failing == "" || mark != s.marks[failing]) {
+	for f, mark := range before {
+		if now, ok := s.now[f]; ok && now != mark && (failing == "" || mark != s.marks[failing]) {
+			t.Logf("moved without need: %+v, from gateway mark %#x to %#x", f, mark, now)
 			n++
 		}
 	}
@@ -210,16 +211,16 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	for _, u := range e.UDP {
 		require.Empty(t, u.Err)
 		run.Gap, run.Packets = max(run.Gap, u.LongestGapMs), run.Packets+u.Lost
-		if u.Lost > 0 {
+		if f := (flow{"udp", u.Target, u.Port}); u.Lost > 0 {
 			t.Logf("datagrams from port %d to %s: %d lost, from %d to %d ms (first through the failed gateway: %v, now: %v); the fault began after %d ms",
-				u.Port, u.Target, u.Lost, u.LostFromMs, u.LostToMs, s.first[u.Port] == s.marks[victim], s.now[u.Port] == s.marks[victim], struck.Milliseconds())
+				u.Port, u.Target, u.Lost, u.LostFromMs, u.LostToMs, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], struck.Milliseconds())
 		}
 	}
 	for _, c := range e.TCP {
-		if strings.HasPrefix(c.Target, s.to.ip) {
+		if f := (flow{"tcp", c.Target, c.Port}); strings.HasPrefix(c.Target, s.to.ip) {
 			if run.Connections++; c.Err != "" {
 				run.Lost++
-				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, s.first[c.Port] == s.marks[victim], s.now[c.Port] == s.marks[victim], c.Err)
+				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], c.Err)
 			}
 		}
 	}

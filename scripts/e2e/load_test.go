@@ -136,19 +136,26 @@ func (f *flowsUnderWay) stop(t *testing.T) (e ended) {
 }
 
 var (
-	connectionMark = regexp.MustCompile(`(?m)src=(\S+) dst=\S+ sport=(\d+) .*?mark=(\d+)`)
+	connectionMark = regexp.MustCompile(`(?m)(tcp|udp) .*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+) .*?mark=(\d+)`)
 	gatewayMark    = regexp.MustCompile(`ether saddr ([0-9a-f:]+) ct mark (?:and|&) 0x0000003f == 0x0*([0-9a-f]+) accept`)
 )
 
-// gatewaysOf returns the mark of the gateway of each flow from a pod, by the pod's port, as the pod's node has it.
-func gatewaysOf(t *testing.T, p pod) map[int]int {
+// flow identifies a flow from a pod. Its port is not enough: another flow may have had the same one, to another target or over another
+// protocol, and the node remembers it for two minutes after its end.
+type flow struct {
+	protocol, target string // the target as ADDRESS:PORT
+	port             int
+}
+
+// gatewaysOf returns the mark of the gateway of each flow from a pod, as the pod's node has it.
+func gatewaysOf(t *testing.T, p pod) map[flow]int {
 	t.Helper()
-	out := map[int]int{}
+	out := map[flow]int{}
 	for _, m := range connectionMark.FindAllStringSubmatch(on(t, p.node, "grep src="+p.ip+" /proc/net/nf_conntrack || true"), -1) {
-		port, _ := strconv.Atoi(m[2])
-		mark, _ := strconv.Atoi(m[3])
-		if m[1] == p.ip {
-			out[port] = mark & 0x3f
+		port, _ := strconv.Atoi(m[4])
+		mark, _ := strconv.Atoi(m[6])
+		if m[2] == p.ip {
+			out[flow{m[1], m[3] + ":" + m[5], port}] = mark & 0x3f
 		}
 	}
 	return out

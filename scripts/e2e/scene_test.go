@@ -29,7 +29,7 @@ type scene struct {
 	suffering bool              // a fault has begun, and was not undone yet
 	clock     clock             // of the run
 
-	first, now map[int]int // the gateway of each flow, by its port: before the fault, and after what has happened last
+	first, now map[flow]int // the mark of the gateway of each flow: before the fault, and after what has happened last
 }
 
 // leftover returns an error if something of a fault is left in the lab, where other faults would then not be measured alone.
