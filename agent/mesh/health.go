@@ -47,8 +47,8 @@ func (p Probes) FastEvery() time.Duration {
 	return max(FastInterval, time.Duration(n)*FastEach)
 }
 
-// How a target that is Fast is pinged: every FastInterval, or up to a tenth earlier, and every FastRetry while answers are overdue, or
-// as seldom as the slowest recent answer took, up to FastRetryFar. It is down when FastLost pings in a row were not answered in time: 0.1 to
+// How a target that is Fast is pinged: every FastInterval, or up to a tenth earlier, and every FastRetry while answers are overdue, until
+// FastLost pings have no answer. It is down when FastLost pings in a row were not answered in time: 0.1 to
 // 0.2 s after the last answer, where answers take a few milliseconds. A ping is answered in time if the answer takes no longer
 // than the slowest recent one and FastTimeout. It is overdue FastDoubt after the slowest recent one would have come, as to ask again costs
 // no more than a ping.
@@ -66,20 +66,20 @@ func (p Probes) FastEvery() time.Duration {
 // only every FastIdle after FastTired lost pings.
 //
 // FastEach bounds the cost of many targets: each is pinged less often, so that no more than one in FastEach is pinged on average. While answers
-// are overdue, each is pinged FastRetries times as often, or every FastRetry if that is longer: if 1,000 fail at once, every FastRetryFar.
+// are overdue, each is pinged FastRetries times as often, or every FastRetry if that is longer: if 1,000 fail at once, every FastRetryMany.
 const (
-	FastInterval = 100 * time.Millisecond
-	FastEach     = time.Millisecond
-	FastRetry    = 12 * time.Millisecond
-	FastRetryFar = 20 * time.Millisecond
-	FastRetries  = 50
-	FastDoubt    = 10 * time.Millisecond
-	FastTimeout  = 25 * time.Millisecond
-	FullInterval = 500 * time.Millisecond
-	FastLost     = 7
-	FastBack     = 5
-	FastTired    = 100
-	FastIdle     = time.Second
+	FastInterval  = 100 * time.Millisecond
+	FastEach      = time.Millisecond
+	FastRetry     = 12 * time.Millisecond
+	FastRetryMany = 20 * time.Millisecond
+	FastRetries   = 50
+	FastDoubt     = 10 * time.Millisecond
+	FastTimeout   = 25 * time.Millisecond
+	FullInterval  = 500 * time.Millisecond
+	FastLost      = 7
+	FastBack      = 5
+	FastTired     = 100
+	FastIdle      = time.Second
 )
 
 // Target is an address to ping and the address to ping it from.

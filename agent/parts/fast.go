@@ -93,7 +93,7 @@ func (g *pinged) patience() (lost, again time.Duration) {
 
 // retry returns the time to the next probe while answers are overdue.
 func (g *pinged) retry() time.Duration {
-	return min(max(mesh.FastRetry, g.fast.longest, g.fast.every/mesh.FastRetries), mesh.FastRetryFar)
+	return min(max(mesh.FastRetry, g.fast.every/mesh.FastRetries), mesh.FastRetryMany)
 }
 
 // pause returns the time to the next probe of a kind.
@@ -108,7 +108,7 @@ func (g *pinged) pause(k kind) time.Duration {
 		return usual
 	case s.lost > mesh.FastTired:
 		return max(mesh.FastIdle, g.fast.every)
-	case s.overdue > 0 && g.health.Status == submarinerv1.Connected:
+	case s.overdue > 0 && len(s.asked) < mesh.FastLost && g.health.Status == submarinerv1.Connected:
 		return g.retry()
 	default:
 		return usual
@@ -174,7 +174,7 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 func (g *pinged) fault(now time.Time) (by, why string) {
 	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= mesh.FastLost }
 	switch {
-	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryFar:
+	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryMany:
 		return "echo", fmt.Sprintf("%v answers pings, but forwards no packets: check the chains at the hook \"forward\" there, and net.ipv4.ip_forward", g.target.IP)
 	case down(echoing):
 		return "echo", unanswered(g.target)
