@@ -149,7 +149,7 @@ var faults = []fault{
 		name: "large-packets-dropped", p99: 1000, max: 1400, size: 1200, undo: dropNothing,
 		happen: dropping("type filter hook prerouting priority -400; ip saddr { REMOTE } meta length > 1000 drop;"),
 	},
-	{name: "killed-agent", p99: 300, max: 1000, happen: strikes(watchedAgent, killAgents), undo: renewAgents, undoAPI: true},
+	{name: "killed-agent", p99: 1000, max: 1400, happen: strikes(watchedAgent, killAgents), undo: renewAgents, undoAPI: true},
 	{name: "killed-node", p99: 300, max: 1000, happen: strikes(watched, killNode), undo: reviveNode, undoAPI: true},
 	{name: "drained", p99: 300, max: 1000, happen: strikes(watched, gatewayCommand("drain")), undo: gatewayCommand("undrain"), needsAPI: true},
 	{
