@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of the connections that a policy spreads, none takes an uplink that is known to be dead: neither a new one, nor one that has had no answer through it before.
+// Of the connections that a policy spreads, none takes an uplink that is known to be dead: neither a new one, nor one that has had no answer through it before,
+// nor one that begins when only the link of the uplink is back.
 func TestTrafficDeadUplink(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -49,15 +50,25 @@ func TestTrafficDeadUplink(t *testing.T) {
 			require.Less(t, answered(), len(flows), "the CNF does not know yet that net2 is dead")
 			s.online("net2", false)
 			s.until("all have answers", func() bool { return answered() == len(flows) })
-			for range 8 {
-				flows = append(flows, datagrams(t, from, "192.0.2.1:4500"))
-				from.Do(func() {
-					c, err := net.DialTimeout("tcp4", "192.0.2.1:80", 10*time.Second)
-					require.NoError(t, err)
-					c.Close()
-				})
+			begin := func() {
+				for range 8 {
+					flows = append(flows, datagrams(t, from, "192.0.2.1:4500"))
+					from.Do(func() {
+						c, err := net.DialTimeout("tcp4", "192.0.2.1:80", 10*time.Second)
+						require.NoError(t, err)
+						c.Close()
+					})
+				}
+				require.Equal(t, len(flows), answered())
 			}
-			require.Equal(t, len(flows), answered())
+			begin()
+			s.isp2.Run("ip link set cnf down")
+			s.until("the link is down", func() bool { return !s.status().Wan.Interfaces["net2"].Up })
+			s.isp2.Run("ip link set cnf up && ip route replace 192.168.1.0/24 via 203.0.113.2")
+			s.until("the link is up", func() bool { return s.status().Wan.Interfaces["net2"].Up })
+			begin()
+			s.isp2.Run("nft delete table ip dead")
+			s.online("net2", true)
 		})
 	}
 }
