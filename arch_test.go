@@ -66,7 +66,7 @@ var may = map[string]string{
 	"sdewan/rest/openwrttest": "sdewan/rest",
 	"sdewan/cnf/server":       "sdewan/rest",
 	"sdewan/cnf":              "dataplane internal/secret sdewan/rest",
-	"sdewan/cnf/agent":        "dataplane sdewan sdewan/cnf sdewan/rest",
+	"sdewan/cnf/agent":        "dataplane internal/wake sdewan sdewan/cnf sdewan/rest",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
 	"internal/connect":        "cluster internal/cli internal/kube internal/look internal/progress",

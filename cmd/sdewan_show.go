@@ -31,7 +31,7 @@ func newSdewanShow(g *globals) *cobra.Command {
 		newSdewanTable(g, "cnfs", "Show CNFs, their pods, networks and rules",
 			"The exit code is 3 if pods of a CNF are not ready, rules are not in sync, or no pod of the controller is ready.", (*sdewanTable).cnfs),
 		newSdewanTable(g, "status", "Show uplinks, tunnels, connections and neighbours of CNFs",
-			"The controller asks the pods of each CNF every 30 seconds. READ is when the answer changed last:\nif only counters and connections change, they are up to 5 minutes old. With -o json, the output has everything that they have answered.\n\nThe exit code is 3 if a pod did not answer or has not reported yet, an uplink is offline, a tunnel\nis down, unless it waits for the other end or for traffic, a part of the configuration has no effect, or no pod of the controller is ready.", (*sdewanTable).status),
+			"The controller asks the pods of each CNF every 30 seconds, and a new pod as soon as it has its\nrules, and 5 seconds later. READ is when the answer changed last: if only counters and\nconnections change, they are up to 5 minutes old. With -o json, the output has everything that\nthey have answered.\n\nThe exit code is 3 if a pod did not answer or has not reported yet, an uplink is offline, a tunnel\nis down, unless it waits for the other end or for traffic, a part of the configuration has no effect, or no pod of the controller is ready.", (*sdewanTable).status),
 	)
 	return c
 }

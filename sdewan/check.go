@@ -1,7 +1,9 @@
 package sdewan
 
 import (
+	"errors"
 	"net/netip"
+	"strings"
 	"time"
 
 	batch "subctl/api/sdewan/v1alpha1"
@@ -33,7 +35,20 @@ func Check(r Rule) error {
 	if err != nil {
 		return err
 	}
-	return k.Collection.Check(o)
+	return asInSpec(k.Collection.Check(o))
+}
+
+// asInSpec returns the error of a CNF with the names of fields that rules have.
+func asInSpec(err error) error {
+	var refusal *rest.Refusal
+	if errors.As(err, &refusal) {
+		for i, p := range refusal.Problems {
+			if what, ok := strings.CutPrefix(p, "gateway: "); ok { // of a Remote; no other object that stands for a rule has this field
+				refusal.Problems[i] = "remote: " + what
+			}
+		}
+	}
+	return err
 }
 
 // Doubts returns why a rule that Check accepts does not work at a time, such as certificates that have expired.

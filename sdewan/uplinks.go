@@ -21,7 +21,7 @@ const UplinksAnnotation = "sdewan.subctl.io/uplinks"
 //
 // Without TrackIPs, an uplink is online while its device is up. With them, the CNF pings each of them every Interval, from the address and
 // through the device of the uplink, and a round has succeeded if at least Reliability of them answer one of Count packets within Timeout.
-// After Down failed rounds in a row the uplink is offline, after Up succeeded ones online again.
+// After Down failed rounds in a row the uplink is offline, after Up succeeded ones online again; after one, if its device has come up since.
 type Uplink struct {
 	Gateway     netip.Addr   `json:"gateway,omitzero"` // next hop of the default route; without it, the annotation NetworksAnnotation has it
 	TrackIPs    []netip.Addr `json:"trackIPs,omitempty"`

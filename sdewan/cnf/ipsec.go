@@ -23,7 +23,7 @@ import (
 
 // What upstream's strongSwan uses (ipsec.conf of OpenWrt), except that it notices only after 30 seconds that the other end is silent. An end
 // whose strongSwan was killed answers no packet of the old keys, so that the tunnel is away until this end has given up: after dpdDelay, and
-// the tries of dataplane/kernel/strongswan (conf.go).
+// the tries of dataplane/kernel/strongswan (conf.go). An end that is told to end tells the other one (package agent).
 const (
 	ikeLifetime = 3 * time.Hour
 	espLifetime = time.Hour

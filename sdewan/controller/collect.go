@@ -40,6 +40,11 @@ type collector struct {
 	client client.Client
 	fleet  *fleet
 	slots  *shares
+	turns  turns
+}
+
+func newCollector(o Options, c client.Client, f *fleet) *collector {
+	return &collector{o: o, client: c, fleet: f, slots: newShares(askAtOnce), turns: turns{cnfs: map[types.NamespacedName]*turn{}}}
 }
 
 // NeedLeaderElection makes the manager run the collector on the leader alone.
@@ -48,6 +53,9 @@ func (*collector) NeedLeaderElection() bool { return true }
 // Start collects until ctx is done.
 func (c *collector) Start(ctx context.Context) error {
 	defer c.fleet.close()
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { c.first(ctx) })
 	for wake.After(ctx, c.o.StatusPeriod) == nil {
 		if err := c.collect(ctx); err != nil && ctx.Err() == nil {
 			c.o.Log.Error("reading what CNFs do", "err", err)
@@ -82,13 +90,12 @@ func (c *collector) collect(ctx context.Context) error {
 
 // one asks the pods of one CNF, and writes what they answer if it has changed.
 func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
+	defer c.turns.take(client.ObjectKeyFromObject(d))()
 	purpose := d.Labels[sdewan.PurposeLabel]
-	var pods corev1.PodList
-	if err := c.client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
+	list, err := c.pods(ctx, d)
+	if err != nil {
 		return err
 	}
-	list := live(d, pods.Items)
-	list = list[:min(len(list), sdewan.MaxPods)]
 	information := make([]batch.CNFInformation, len(list))
 	var group sync.WaitGroup
 	for i, p := range list {
@@ -106,7 +113,7 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID, Controller: new(true)}},
 	}}
 	var is batch.CNFStatus
-	err := c.client.Get(ctx, client.ObjectKeyFromObject(s), &is)
+	err = c.client.Get(ctx, client.ObjectKeyFromObject(s), &is)
 	switch {
 	case err == nil && (equality.Semantic.DeepEqual(is.Status.Information, information) || c.recent(is.Status) && slices.EqualFunc(is.Status.Information, information, sameButCounters)):
 		return nil
@@ -118,6 +125,16 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	s.Status = batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: c.o.now()}, Information: information}
 	return client.IgnoreNotFound(kube.ApplyStatus(ctx, c.client, fieldOwner, s))
+}
+
+// pods returns the pods of a CNF that are asked.
+func (c *collector) pods(ctx context.Context, d *appsv1.Deployment) ([]*corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := c.client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels{sdewan.PurposeLabel: d.Labels[sdewan.PurposeLabel]}); err != nil {
+		return nil, err
+	}
+	list := live(d, pods.Items)
+	return list[:min(len(list), sdewan.MaxPods)], nil
 }
 
 // countersPer is after how many periods an answer is written in which only counters have changed: under traffic, they do so each time.

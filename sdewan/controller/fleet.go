@@ -28,12 +28,14 @@ type fleet struct {
 	o      Options
 	large  *shares // for pods that return much
 
+	newcomers *newcomers
+
 	mu      sync.Mutex
 	members map[types.NamespacedName]map[types.UID]*member // by CNF
 }
 
 func newFleet(reader client.Reader, o Options) *fleet {
-	return &fleet{reader: reader, o: o, large: newShares(maxLarge), members: map[types.NamespacedName]map[types.UID]*member{}}
+	return &fleet{reader: reader, o: o, large: newShares(maxLarge), newcomers: newNewcomers(), members: map[types.NamespacedName]map[types.UID]*member{}}
 }
 
 // member is a pod, with its containers as they run.
@@ -44,6 +46,7 @@ type member struct {
 	credentials [sha256.Size]byte
 	read        time.Time // when the Secrets were read
 	large       bool      // whether it has a slot of fleet.large
+	answered    bool      // whether it has been synced once
 }
 
 // Many pods that return much would fill the memory: at most maxLarge of them are synced at the same time.

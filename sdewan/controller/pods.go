@@ -149,7 +149,13 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 		if o.problem = problemOf(p.Name, err); o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
 			o.problem = problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}
 		}
-	} else if o.synced.unapplied {
+		return o
+	}
+	if !m.answered {
+		m.answered = true
+		r.fleet.newcomers.add(c.key)
+	}
+	if o.synced.unapplied {
 		o.problem = problem{NotInKernel, fmt.Sprintf("pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}
 	}
 	return o

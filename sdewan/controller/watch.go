@@ -54,7 +54,7 @@ func Add(mgr manager.Manager, o Options) error {
 	if err := b.Complete(r); err != nil {
 		return err
 	}
-	if err := mgr.Add(&collector{o: o, client: mgr.GetClient(), fleet: r.fleet, slots: newShares(askAtOnce)}); err != nil {
+	if err := mgr.Add(newCollector(o, mgr.GetClient(), r.fleet)); err != nil {
 		return err
 	}
 	return addExposures(mgr, o, recorder)

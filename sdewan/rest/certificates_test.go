@@ -74,6 +74,12 @@ func TestIdentity(t *testing.T) {
 func TestCheckRemote(t *testing.T) {
 	conn := Connection{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: "172.12.0.0/24, 10.239.160.22", RemoteSourceIP: "172.12.0.30-172.12.0.45"}
 	require.NoError(t, Remotes.Check(&Remote{Name: "hub", Gateway: "%any", Auth: "psk", PreSharedKey: "xxx", Connections: []Connection{conn}}))
+	for gateway, valid := range map[string]bool{
+		"192.0.2.1": true, "fd00::1": true, "hub.example.com": true, "hub.example.com.": true, "hub": true, "4.hub1": true, "192.0.2.300": false, "192.0.2.": false, "192.0.2.1.7": false, "300": false, "hub.7": false,
+	} {
+		err := Remotes.Check(&Remote{Name: "hub", Gateway: gateway, Auth: "psk", PreSharedKey: "xxx", Connections: []Connection{conn}})
+		require.Equal(t, valid, err == nil, "%s: %v", gateway, err)
+	}
 	require.EqualError(t, Remotes.Check(&Remote{Name: "hub", PreSharedKey: "sesame\x00open", Gateway: "a b", ForceProposal: "yes", Connections: []Connection{{Name: "a", Type: "vti"}, {Name: "a", Type: "transport", Mode: "add",
 		LocalSubnet: "x", RemoteSourceIP: "1-2", LocalSourceIP: "%config,%conf", Mark: "m", IfID: "%unique", LocalFirewall: "1"}}}),
 		`pre_shared_key: it contains a control character: remove it; gateway: "a b" is neither an address, nor a DNS name, nor any; force_crypto_proposal: "yes" is not one of 0, 1; authentication_method: "" is not one of psk, pubkey; `+

@@ -32,9 +32,20 @@ func (c *checker) keyword(field, value string, known *regexp.Regexp, examples st
 // hostname is a DNS name, or anything with its characters.
 var hostname = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z._-]{0,251}[0-9A-Za-z.])?$`)
 
+// isHost reports whether a text is an IPv4 address, or can be a DNS name. No DNS name ends with a number (RFC 3696, section 2): 192.0.2.300 is a mistake.
+func isHost(s string) bool {
+	if !hostname.MatchString(s) {
+		return false
+	}
+	name := strings.TrimSuffix(s, ".")
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	_, err := netip.ParseAddr(s)
+	return err == nil || strings.Trim(last, "0123456789") != ""
+}
+
 func (c *checker) remote(o *Remote) {
 	c.required("gateway", o.Gateway)
-	if _, err := netip.ParseAddr(o.Gateway); err != nil && o.Gateway != "" && o.Gateway != "%any" && !hostname.MatchString(o.Gateway) {
+	if _, err := netip.ParseAddr(o.Gateway); err != nil && o.Gateway != "" && o.Gateway != "%any" && !isHost(o.Gateway) {
 		c.add("gateway", "%s is neither an address, nor a DNS name, nor any", quote(o.Gateway))
 	}
 	c.flag("force_crypto_proposal", o.ForceProposal)

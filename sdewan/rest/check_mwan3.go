@@ -47,7 +47,7 @@ func (c *checker) application(o *Application) {
 // service checks a Service. As on OpenWrt the code is 416 if nothing but ports is wrong.
 func (c *checker) service(o *Service) {
 	c.required("fullname", o.FullName)
-	if o.FullName != "" && !hostname.MatchString(o.FullName) {
+	if o.FullName != "" && !isHost(o.FullName) {
 		c.add("fullname", "%s is not a DNS name such as web.default.svc.cluster.local", quote(o.FullName))
 	}
 	c.required("port", o.Port)

@@ -66,6 +66,8 @@ func TestCheck(t *testing.T) {
 		{Applications, `{"name":"a","iplist":"x"}`, 400, `iplist: "x" is neither an IPv4 address nor a network such as 192.0.2.0/24`},
 		{Services, `{"name":"s","fullname":"web.default.svc.cluster.local","port":"2288","dport":"8080"}`, 0, ""},
 		{Services, `{"name":"s","fullname":"web.default.svc.cluster.local","port":"70000","dport":"8080"}`, 416, `port: "70000" is not an integer from 1 to 65535`},
+		{Services, `{"name":"s","fullname":"10.96.0.10","port":"80","dport":"80"}`, 0, ""},
+		{Services, `{"name":"s","fullname":"10.96.0.300","port":"80","dport":"80"}`, 400, `fullname: "10.96.0.300" is not a DNS name such as web.default.svc.cluster.local`},
 		{Services, `{"name":"s","fullname":"a b","port":"70000"}`, 400, `fullname: "a b" is not a DNS name such as web.default.svc.cluster.local; dport: required; port: "70000" is not an integer from 1 to 65535`},
 		{Services, "{\"name\":\"s\",\"fullname\":\"a\",\"port\":\"1\",\"dport\":\"2\\u0000\"}", 400, `dport: it contains a control character: remove it; dport: "2\x00" is not an integer from 1 to 65535`},
 	} {

@@ -1,8 +1,8 @@
 // Package agent is the loop of a CNF: it reads what the REST API has received and what the pod's network is like, follows the uplinks, plans
 // (sdewan/cnf), makes the kernel hold the plan, and reports.
 //
-// It is not a role of package agent: a CNF reads no objects of an API server. When it ends, the kernel keeps what it holds: the pod's
-// network namespace ends with the pod, and the next agent in it adopts what it finds.
+// It is not a role of package agent: a CNF reads no objects of an API server. When it ends, it ends its tunnels, so that the other ends begin again. The
+// kernel keeps everything else: the pod's network namespace ends with the pod, and the next agent in it adopts what it finds.
 package agent
 
 import (
@@ -77,6 +77,7 @@ type Agent struct {
 	memory   memory                    // is used by passes alone
 	claims   claims                    // likewise
 	choice   choice                    // likewise: the one by which unanswered connections were last routed
+	planned  dataplane.State           // likewise: by the last pass
 
 	mu       sync.Mutex
 	ready    bool
@@ -146,8 +147,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching the kernel: %w", err)
 	}
+	ctx, cancel := context.WithCancel(ctx) // an error ends the parts, too
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	defer cancel()
+	defer a.endTunnels(ctx, target)
 	for _, t := range a.trackers {
 		if t != nil {
 			parts.Go(func() { t.run(ctx, a.Ping, a.Changed) })
@@ -195,6 +199,7 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	config := a.Config()
 	world.Left = a.memory.note(config, world.Now, a.linger)
 	state, report := cnf.Plan(config, world)
+	a.planned = state
 	ops, err := dataplane.Sync(ctx, target, state)
 	if steers(state, err) {
 		err = errors.Join(err, a.chooseAnew(choiceOf(config, world)))

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -67,6 +68,10 @@ func TestMain(m *testing.M) {
 func runAgent(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if err := os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(filepath.Join(dir, "pid"))
 	var current atomic.Pointer[rest.Config]
 	current.Store(&rest.Config{})
 	a := New(Options{
@@ -80,15 +85,19 @@ func runAgent(dir string) error {
 		},
 	})
 	a.linger = testLinger
+	read := func() {
+		b, err := os.ReadFile(filepath.Join(dir, "config"))
+		next := &rest.Config{}
+		if err != nil || json.Unmarshal(b, next) != nil || reflect.DeepEqual(next, current.Load()) {
+			return
+		}
+		current.Store(next)
+		a.Changed()
+	}
+	read() // a CNF that starts again has its rules from the first pass on
 	go func() {
 		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-			b, err := os.ReadFile(filepath.Join(dir, "config"))
-			next := &rest.Config{}
-			if err != nil || json.Unmarshal(b, next) != nil || reflect.DeepEqual(next, current.Load()) {
-				continue
-			}
-			current.Store(next)
-			a.Changed()
+			read()
 		}
 	}()
 	a.passed = func(planned rest.Config) {
@@ -125,11 +134,29 @@ func uplinks() map[string]sdewan.Uplink {
 func newSite(t testing.TB) *site {
 	t.Helper()
 	s := newNetworks(t)
-	program, err := os.Executable()
-	require.NoError(t, err)
-	s.cnf.Start(fmt.Sprintf("%s=%s exec %s", settingsFile, s.dir, program))
+	s.start()
 	s.apply(rest.Config{})
 	return s
+}
+
+// start starts the CNF.
+func (s *site) start() {
+	s.t.Helper()
+	program, err := os.Executable()
+	require.NoError(s.t, err)
+	s.cnf.Start(fmt.Sprintf("%s=%s exec %s", settingsFile, s.dir, program))
+}
+
+// end ends the CNF as a node ends a container, and waits for its end.
+func (s *site) end() {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "pid")
+	b, err := os.ReadFile(file)
+	require.NoError(s.t, err)
+	pid, err := strconv.Atoi(string(b))
+	require.NoError(s.t, err)
+	require.NoError(s.t, syscall.Kill(pid, syscall.SIGTERM))
+	s.until("the CNF has ended", func() bool { _, err := os.Stat(file); return os.IsNotExist(err) })
 }
 
 // newNetworks returns a site without a CNF.

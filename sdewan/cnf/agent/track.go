@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"subctl/internal/wake"
 	"subctl/sdewan"
 
 	probing "github.com/prometheus-community/pro-bing"
@@ -14,14 +15,19 @@ import (
 // tracker follows an uplink as mwan3track does. A round has succeeded if enough hosts have answered. The score starts at Down+Up, and is
 // again that after each round that succeeds while the uplink is online; a failed round takes one away, and at Up the uplink is
 // offline, with the score 0. Then a round that succeeds adds one, and a failed one takes all away; at Up the uplink is online again.
+//
+// As by mwan3, an uplink whose device comes up is online until pings fail. Unlike mwan3, an uplink that was offline before stays offline until a round has
+// succeeded, of which one is enough: a modem has a link long before it has a line, and connections would choose an uplink that is known to be dead.
 type tracker struct {
 	device string
 	mark   uint32
 	sdewan.Uplink
+	cameUp wake.Signal // the device; the next round is due at once
 
 	mu     sync.Mutex
 	up     bool // the device
 	online bool
+	back   bool // the device has come up since pings failed
 	score  int
 	lost   int // failed rounds in a row
 	turn   int // rounds
@@ -38,7 +44,7 @@ type host struct {
 }
 
 func newTracker(device string, mark uint32, u sdewan.Uplink) *tracker {
-	t := &tracker{device: device, mark: mark, Uplink: u, online: true, score: u.Down + u.Up, since: time.Now()}
+	t := &tracker{device: device, mark: mark, Uplink: u, cameUp: wake.NewSignal(), online: true, score: u.Down + u.Up, since: time.Now()}
 	for _, ip := range u.TrackIPs {
 		t.hosts = append(t.hosts, host{ip: ip})
 	}
@@ -63,6 +69,7 @@ func (t *tracker) run(ctx context.Context, ping func(context.Context, Ping) (flo
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-t.cameUp:
 		}
 	}
 }
@@ -109,8 +116,8 @@ func (t *tracker) result(hosts []host) bool {
 			t.online, t.score = false, 0
 		}
 	case success:
-		if t.score++; t.score >= t.Up {
-			t.online, t.score = true, t.Down+t.Up
+		if t.score++; t.score >= t.Up || t.back {
+			t.online, t.back, t.score = true, false, t.Down+t.Up
 		}
 	default:
 		t.score = 0
@@ -127,12 +134,15 @@ func (t *tracker) isUp() bool {
 	return t.up
 }
 
-// link takes the state of the device, and reports whether the uplink is online. One whose device comes up is, until pings fail.
+// link takes the state of the device, and reports whether the uplink is online.
 func (t *tracker) link(up bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if up && !t.up {
-		t.online, t.score, t.lost, t.since = true, t.Down+t.Up, 0, time.Now()
+		t.cameUp.Send()
+		if t.back = !t.online; t.online {
+			t.score, t.lost, t.since = t.Down+t.Up, 0, time.Now()
+		}
 	}
 	t.up = up
 	return t.online

@@ -30,12 +30,32 @@ func TestTrackerScore(t *testing.T) {
 		}
 		require.Equal(t, test.online, got, test.name)
 	}
+}
+
+// An uplink whose device comes up is online until pings fail, unless it was offline before: then one round that succeeds is enough.
+func TestTrackerLink(t *testing.T) {
+	u := sdewan.DefaultUplink
+	u.TrackIPs, u.Up, u.Down = []netip.Addr{netip.MustParseAddr("192.0.2.1")}, 3, 2
 	tr := newTracker("net1", 0x100, u)
-	tr.link(true)
-	tr.result(make([]host, 3))
-	tr.result(make([]host, 3))
-	require.False(t, tr.online)
-	require.False(t, tr.link(true))
+	round := func(up bool) bool {
+		tr.result([]host{{up: up}})
+		return tr.link(true)
+	}
+	require.True(t, tr.link(true))
+	require.NotEmpty(t, tr.cameUp, "it is pinged at once")
+	require.True(t, round(false))
 	tr.link(false)
-	require.True(t, tr.link(true), "a device that comes up is online until pings fail")
+	require.True(t, tr.link(true))
+	require.True(t, round(false), "failures before do not count")
+	require.False(t, round(false))
+	require.False(t, round(true))
+	tr.link(false)
+	<-tr.cameUp
+	require.False(t, tr.link(true), "nothing has shown that it works")
+	require.NotEmpty(t, tr.cameUp)
+	require.False(t, round(false))
+	require.True(t, round(true))
+	require.True(t, round(false))
+	require.False(t, round(false))
+	require.False(t, round(true), "without a change of the device, one round is not enough")
 }

@@ -1,0 +1,98 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel"
+	"subctl/internal/nstest"
+	"subctl/sdewan/cnf"
+	"subctl/sdewan/rest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A hub that is told to end tells its edges: they do not wait for an answer from the tunnels that the hub has forgotten, and are back soon after the next pod of
+// the hub is there. Nothing leaves in clear meanwhile, at either end.
+func TestHubIsReplaced(t *testing.T) {
+	s := newSite(t)
+	s.cnf.Run("ip route add 10.1.0.0/24 via 198.51.100.1") // without tunnels, packets pass in clear: only then their absence means something
+	s.lan.Run("ping -c1 -W10 10.1.0.2")
+	up := s.edge("10.1.0.0/24", "192.168.1.0/24")
+	var edges []rest.Remote
+	for i := range 50 { // each with a key of its own
+		edges = append(edges, rest.Remote{
+			Name: fmt.Sprint("edge-", i), Gateway: "%any", Auth: "psk", PreSharedKey: fmt.Sprint("sesame-", i), LocalID: "hub.test", RemoteID: fmt.Sprintf("edge-%d.test", i),
+			Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "192.168.1.0/24", RemoteSubnet: fmt.Sprintf("10.1.%d.0/24", i)}},
+		})
+	}
+	s.apply(rest.Config{Remotes: edges})
+	s.until("the tunnel is up", up)
+	s.far.Run("ping -c1 -W5 -I 10.1.0.2 192.168.1.2")
+	seen := s.isp1.Watch("cnf")
+	s.lan.Start("exec ping -i 0.02 " + nstest.Pattern + " 10.1.0.2 >/dev/null")
+	s.far.Start("exec ping -i 0.02 " + nstest.Pattern + " -I 10.1.0.2 192.168.1.2 >/dev/null")
+
+	told := time.Now()
+	s.end()
+	ended := time.Since(told)
+	require.Less(t, ended, 5*time.Second, "the time that a pod has to end")
+	require.False(t, up(), "the edge has not been told")
+	time.Sleep(3 * time.Second) // until there is the next pod
+	s.start()
+	started := time.Now()
+	s.until("packets pass again", func() bool {
+		_, err := s.far.Try("ping -c1 -W1 -I 10.1.0.2 192.168.1.2")
+		return err == nil
+	})
+	t.Logf("the CNF took %v to end; packets passed %v after the next CNF had started", ended, time.Since(started))
+	require.Less(t, time.Since(started), 15*time.Second, "the edge does not try often enough")
+	require.False(t, seen().Marker, "packets leave in clear while the hub is away")
+}
+
+// edge makes the first provider the edge of a tunnel from a network to one of the CNF, which it begins. It returns a function that reports whether the tunnel is up.
+func (s *site) edge(from, to string) (up func() bool) {
+	s.t.Helper()
+	var host *kernel.Host
+	world := cnf.World{}
+	s.isp1.Do(func() {
+		f, err := kernel.ReadFacts()
+		require.NoError(s.t, err)
+		world.IPsec = f.IPsec
+		host, err = kernel.New(dataplane.CNFOwner)
+		require.NoError(s.t, err)
+	})
+	if world.IPsec.Name == "" {
+		if os.Getenv(nstest.RequireRoot) == "1" {
+			s.t.Fatalf("no IPsec: %s", world.IPsec.Missing)
+		}
+		s.t.Skip("no IPsec: " + world.IPsec.Missing)
+	}
+	sync := func(c rest.Config) {
+		want, report := cnf.Plan(c, world)
+		require.Empty(s.t, report)
+		s.isp1.Do(func() {
+			_, err := dataplane.Sync(context.Background(), host, want)
+			require.NoError(s.t, err)
+		})
+	}
+	s.t.Cleanup(func() {
+		sync(rest.Config{})
+		host.Close()
+	})
+	sync(rest.Config{Remotes: []rest.Remote{{
+		Name: "hub", Gateway: "198.51.100.2", Auth: "psk", PreSharedKey: "sesame-0", LocalID: "edge-0.test", RemoteID: "hub.test",
+		Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: from, RemoteSubnet: to}},
+	}}})
+	return func() bool {
+		states, err := host.RemoteStates()
+		require.NoError(s.t, err)
+		return len(states) == 1 && len(states[0].Children) == 1 && states[0].Children[0].Up
+	}
+}
