@@ -31,17 +31,19 @@ type Failover struct {
 	Controls    []float64 `json:"control_gaps_ms,omitempty"` // of each run
 	Connections int       `json:"connections,omitempty"`
 	Lost        int       `json:"connections_lost,omitempty"`
+	Silent      int       `json:"connections_silent,omitempty"` // through a Service, that got neither an answer nor an error
 	Packets     int       `json:"packets_lost,omitempty"`
 	Dropped     int       `json:"packets_dropped_by_machine,omitempty"`
 }
 
 // FailoverFlows is the version of the flows, and of what is done to them: runs of other versions are not added.
-const FailoverFlows = 3
+const FailoverFlows = 4
 
 // FailoverRun holds the results of one run with a fault.
 type FailoverRun struct {
 	Gap               float64 // in ms
 	Connections, Lost int     // from pod to pod
+	Silent            int     // connections through a Service that got neither an answer nor an error
 	Moved             int     // flows
 	Packets           int     // that were not answered, of all UDP flows
 	Control           float64 // the gap, in ms, of a flow that does not leave its pod: what the machine costs
@@ -51,7 +53,7 @@ type FailoverRun struct {
 // Add adds a run.
 func (r *Failover) Add(run FailoverRun) {
 	r.Gaps, r.Controls = append(r.Gaps, math.Round(run.Gap)), append(r.Controls, math.Round(run.Control))
-	r.Connections, r.Lost = r.Connections+run.Connections, r.Lost+run.Lost
+	r.Connections, r.Lost, r.Silent = r.Connections+run.Connections, r.Lost+run.Lost, r.Silent+run.Silent
 	r.Moved, r.Packets, r.Dropped = r.Moved+run.Moved, r.Packets+run.Packets, r.Dropped+run.Dropped
 	r.Runs = len(r.Gaps)
 	r.P50, r.P99, r.Max = percentile(r.Gaps, 50), percentile(r.Gaps, 99), percentile(r.Gaps, 100)

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +60,28 @@ func dropping(chain string) func(*testing.T, *scene, string) int {
 		on(t, victim, fmt.Sprintf("nft '%s { chain c { %s }; }'", faultTable, strings.ReplaceAll(chain, "REMOTE", strings.Join(s.remote, ", "))))
 	})
 }
+
+// forgetPathMTUs makes pods and nodes forget what they have learned about paths that carry only smaller packets. A gateway that finds such a path tells
+// pods, which cut their packets for ten minutes: they would not notice the next fault.
+func forgetPathMTUs(t *testing.T, s *scene, _ string) {
+	eventually(t, time.Minute, func() error {
+		for node, out := range together(everyNode(), func(n string) (string, error) { return sh("lab", "exec", n, "--", "ip", "route", "show", "table", "all") }) {
+			if narrow := narrowRoute.FindString(out.text); narrow != "" || out.err != nil {
+				return fmt.Errorf("%s: %s: %v", node, narrow, out.err)
+			}
+		}
+		return nil
+	})
+	for _, node := range everyNode() {
+		on(t, node, "ip route flush cache")
+	}
+	for _, c := range []container{s.inside, s.far} {
+		on(t, c.node, "nsenter -t "+c.pid+" -n ip route flush cache")
+	}
+}
+
+// narrowRoute is a route for packets that are smaller than those of the flows.
+var narrowRoute = regexp.MustCompile(`(?m)^.* mtu \d{1,3}\b.*$`)
 
 func dropNothing(t *testing.T, _ *scene, victim string) { on(t, victim, "nft delete "+faultTable) }
 
@@ -146,7 +170,7 @@ var faults = []fault{
 		happen: dropping("type filter hook forward priority 300; drop;"),
 	},
 	{
-		name: "large-packets-dropped", p99: 1000, max: 1400, size: 1200, undo: dropNothing,
+		name: "large-packets-dropped", p99: 1000, max: 1400, size: 1200, before: forgetPathMTUs, undo: dropNothing,
 		happen: dropping("type filter hook prerouting priority -400; ip saddr { REMOTE } meta length > 1000 drop;"),
 	},
 	{name: "killed-agent", p99: 1000, max: 1400, happen: strikes(watchedAgent, killAgents), undo: renewAgents, undoAPI: true},
@@ -217,11 +241,16 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 		}
 	}
 	for _, c := range e.TCP {
-		if f := (flow{"tcp", c.Target, c.Port}); strings.HasPrefix(c.Target, s.to.ip) {
+		f := flow{"tcp", c.Target, c.Port}
+		switch pod := strings.HasPrefix(c.Target, s.to.ip); {
+		case pod:
 			if run.Connections++; c.Err != "" {
 				run.Lost++
 				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], c.Err)
 			}
+		case strings.Contains(c.Err, os.ErrDeadlineExceeded.Error()):
+			run.Silent++
+			t.Logf("connection %d to the Service does not end (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], c.Err)
 		}
 	}
 	return run

@@ -109,6 +109,7 @@ func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	})
 	for _, r := range rows {
 		assert.Zero(t, r.Lost, "%s: connections from pod to pod continue", r.name)
+		assert.Zero(t, r.Silent, "%s: connections to a Service continue or end", r.name)
 		if failoverRuns > 0 {
 			assert.Zero(t, r.Moved, "%s: flows through other gateways stay there", r.name)
 			assert.LessOrEqual(t, r.P99, r.p99, "%s: p99", r.name)
@@ -124,7 +125,7 @@ func (s *scene) run(t *testing.T, f fault, victim string, api, last bool) measur
 	s.clock.start()
 	s.apiServers(t, api)
 	run := s.suffer(t, f, victim)
-	if failoverRuns == 0 && run.Lost > 0 {
+	if failoverRuns == 0 && run.Lost+run.Silent > 0 {
 		t.Logf("ONCE MORE, as connections were lost: %+v", run)
 		s.undo(t, f, victim)
 		s.apiServers(t, api)
