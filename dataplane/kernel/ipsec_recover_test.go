@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"maps"
 	"syscall"
 	"testing"
 	"time"
@@ -51,5 +52,33 @@ func TestIPsecRecovers(t *testing.T) {
 		}, 30*time.Second, 50*time.Millisecond)
 		time.Sleep(time.Second) // of which packets are answered
 		requireFew(t, 10*50, ended)
+	}
+}
+
+// An end that is told that its tunnel has ended begins again soon, also after its charon was started anew. It looks for itself only every 5 seconds.
+func TestIPsecEnded(t *testing.T) {
+	a, b := ipsecPair(t, func(t *dataplane.Tunnel) {
+		if t.Name == "to-gw1" {
+			t.Initiative = dataplane.InitiateNever
+		}
+	})
+	upBoth(t, a, b)
+	without := maps.Clone(b.want)
+	delete(without, b.tunnel().Key())
+	for _, restart := range []bool{false, true} {
+		if restart {
+			time.Sleep(time.Second) // security associations are told apart by the second
+			require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
+			require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+			upBoth(t, a, b)
+		}
+		time.Sleep(time.Second) // the end that begins has seen that all is well
+		settle(t, b.ns, b.h, without)
+		ended := time.Now()
+		require.Eventually(t, func() bool { return !a.state().Up }, 30*time.Second, 10*time.Millisecond)
+		b.sync()
+		require.Eventually(t, func() bool { return a.state().Up && b.state().Up }, 30*time.Second, 10*time.Millisecond)
+		t.Logf("the tunnel is back after %v", time.Since(ended).Round(10*time.Millisecond))
+		require.Less(t, time.Since(ended), 3*time.Second)
 	}
 }

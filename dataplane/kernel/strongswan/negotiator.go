@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"subctl/dataplane"
-
 	"github.com/strongswan/govici/vici"
 )
 
@@ -25,29 +23,17 @@ type negotiator struct {
 	instance *Instance
 	pid      int // of the daemon, with which it ends
 	stop     chan struct{}
-	poke     chan struct{}
+	poke     chan struct{} // has it look at once
+	fell     chan struct{} // has it look soon
 
 	mu       sync.Mutex
 	waits    map[initiation]*wait
 	problems map[string]Problem // the last, by tunnel
 }
 
-// initiation is a child of a loaded connection that is to be initiated.
-type initiation struct{ conn, child string }
-
-// wait has the time of the next try of a tunnel that is down, and the number of tries.
-type wait struct {
-	next  time.Time
-	tries int
-}
-
 const (
 	lookBusy = 500 * time.Millisecond // between looks while something is down
-	lookIdle = 5 * time.Second        // between looks while all is well
-	// secondAfter is the time for which the second end waits for the first to begin.
-	secondAfter = 1500 * time.Millisecond
-	// slowestTry bounds the time between two tries.
-	slowestTry = 10 * time.Second
+	lookIdle = 5 * time.Second        // between looks while all is well, and the daemon does not report the end of a tunnel
 	// sharedAfter is the age from which on both ends have new keys. The responder has them
 	// first: if it ended the old keys at once, the initiator might have neither.
 	sharedAfter = 2 * time.Second
@@ -62,7 +48,7 @@ func (i *Instance) Negotiate() {
 	i.Rest()
 	pid, _ := i.Process()
 	n := &negotiator{
-		instance: i, pid: pid, stop: make(chan struct{}), poke: make(chan struct{}, 1),
+		instance: i, pid: pid, stop: make(chan struct{}), poke: make(chan struct{}, 1), fell: make(chan struct{}, 1),
 		waits: map[initiation]*wait{}, problems: map[string]Problem{},
 	}
 	i.mu.Lock()
@@ -109,10 +95,7 @@ func (i *Instance) retryNow() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.negotiator != nil {
-		select {
-		case i.negotiator.poke <- struct{}{}:
-		default: // it has been told already
-		}
+		tell(i.negotiator.poke)
 	}
 }
 
@@ -135,15 +118,12 @@ func (n *negotiator) run() {
 			n.instance.ended(n)
 			return
 		}
-		pause := lookBusy
-		if n.look(time.Now()) {
+		looked, pause := time.Now(), lookBusy
+		if n.look(looked) {
 			pause = lookIdle
 		}
-		select {
-		case <-n.stop:
+		if !n.await(looked, pause) {
 			return
-		case <-n.poke:
-		case <-time.After(pause):
 		}
 	}
 }
@@ -169,7 +149,7 @@ func (n *negotiator) look(now time.Time) (well bool) {
 func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now time.Time) (begin []initiation, end []string, well bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	maps.DeleteFunc(n.waits, func(of initiation, _ *wait) bool { _, ok := conns[of.conn]; return !ok })
+	maps.DeleteFunc(n.waits, func(of initiation, _ *wait) bool { return !conns[of.conn].has(of.child) })
 	maps.DeleteFunc(n.problems, func(name string, _ Problem) bool { _, ok := conns[name]; return !ok })
 	well = true
 	for name, c := range conns {
@@ -181,14 +161,14 @@ func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now
 		initiative, _, _ := strings.Cut(c.Child, "-")
 		switch {
 		case Current(sas[name], c.Child):
-			delete(n.waits, initiation{name, c.Child})
+			n.isUp(initiation{name, c.Child}, now)
 			delete(n.problems, name)
 			old, later := outdated(sas[name], c.Child)
 			end, well = append(end, old...), well && !later
-		case initiative == string(dataplane.InitiateNever):
+		case !initiates(name, c.Child):
 		default:
 			well = false
-			if n.due(initiation{name, c.Child}, initiative, now) && !anyConnecting(sas[name]) {
+			if n.due(initiation{name, c.Child}, initiative, anyConnecting(sas[name]), now) {
 				begin = append(begin, initiation{name, c.Child})
 			}
 		}
@@ -223,27 +203,6 @@ func outdated(sas []SA, child string) (ids []string, later bool) {
 		later = later || old && !shared
 	}
 	return ids, later
-}
-
-// due reports whether a tunnel that is down is to be tried now.
-func (n *negotiator) due(of initiation, initiative string, now time.Time) bool {
-	w := n.waits[of]
-	if w == nil {
-		w = &wait{next: now}
-		if initiative == string(dataplane.InitiateSecond) {
-			w.next = now.Add(secondAfter)
-		}
-		n.waits[of] = w
-	}
-	if now.Before(w.next) {
-		return false
-	}
-	w.next = now.Add(min(time.Second<<min(w.tries, 8), slowestTry))
-	if initiative == string(dataplane.InitiateSecond) {
-		w.next = w.next.Add(secondAfter)
-	}
-	w.tries++
-	return true
 }
 
 // ask sends a command without waiting for its result.

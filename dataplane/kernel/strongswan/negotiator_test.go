@@ -73,6 +73,7 @@ func TestNegotiatorJudges(t *testing.T) {
 	_, end, well = n.judge(conns, sas, now)
 	require.Equal(t, []string{"2"}, end)
 	require.False(t, well, "it is to be seen that it ends")
+	_, _, _ = n.judge(conns, sas, now.Add(secondAfter+lookIdle))
 	require.Empty(t, n.waits)
 	sas["down"] = sas["down"][1:]
 	_, end, well = n.judge(conns, sas, now)

@@ -2,11 +2,7 @@
 
 package strongswan
 
-import (
-	"strings"
-
-	"github.com/strongswan/govici/vici"
-)
+import "strings"
 
 // Problem is the reason why a tunnel does not come up.
 type Problem string
@@ -54,33 +50,4 @@ func problem(line string) Problem {
 		}
 	}
 	return ""
-}
-
-// listen reads the daemon's log and notes the problems of tunnels.
-func (n *negotiator) listen() {
-	s, err := n.instance.dial(0)
-	if err != nil {
-		return
-	}
-	defer s.Close()
-	events := make(chan vici.Event, 64)
-	s.NotifyEvents(events)
-	if err := s.Subscribe("log"); err != nil {
-		return
-	}
-	for {
-		select {
-		case <-n.stop:
-			return
-		case e, ok := <-events:
-			if !ok {
-				return
-			}
-			if p := problem(str(e.Message, "msg")); p != "" {
-				n.mu.Lock()
-				n.problems[str(e.Message, "ikesa-name")] = p
-				n.mu.Unlock()
-			}
-		}
-	}
 }

@@ -116,11 +116,11 @@ func (i *Instance) UnloadRemote(name, except string) error {
 		return nil
 	}
 	return i.talk(func(v *vici.Session) error {
-		conns, err := connections(v)
+		names, err := request(v, "get-conns", nil) // list-conns, which describes them all, takes many times as long
 		if err != nil {
 			return err
 		}
-		for conn := range conns {
+		for _, conn := range list(names, "conns") {
 			if n, _, ok := cutRemote(conn); !ok || n != name || conn == except {
 				continue
 			}
@@ -197,7 +197,7 @@ func childSettings(r dataplane.IKERemote, c dataplane.IKEChild, ifID, mark uint3
 	case dataplane.StartTraffic:
 		settings["start_action"], settings["dpd_action"], settings["close_action"] = "trap", "trap", "trap"
 	case dataplane.StartNow:
-		settings["dpd_action"] = "restart" // at once; the negotiator may notice only seconds later, and tries again if this fails
+		settings["dpd_action"] = "restart" // at once; the negotiator tries again if this fails
 	}
 	if ifID != 0 && c.Mode == dataplane.TunnelMode {
 		id := strconv.FormatUint(uint64(ifID), 10)
@@ -216,11 +216,11 @@ func (n *negotiator) judgeRemote(name string, c Connection, sas []SA, now time.T
 		of := initiation{name, child}
 		switch start, _, _ := strings.Cut(child, ":"); {
 		case Current(sas, child):
-			delete(n.waits, of)
+			n.isUp(of, now)
 			delete(n.problems, name)
-		case start == dataplane.StartNow:
+		case initiates(name, child):
 			up = false
-			if n.due(of, start, now) && !anyConnecting(sas) {
+			if n.due(of, start, anyConnecting(sas), now) {
 				begin = append(begin, of)
 			}
 		}

@@ -205,14 +205,21 @@ func (s *site) apply(c rest.Config) {
 // applyPart returns what the CNF leaves out.
 func (s *site) applyPart(c rest.Config) string {
 	s.t.Helper()
-	b, err := json.Marshal(c)
-	require.NoError(s.t, err)
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "config.new"), b, 0o600))
-	require.NoError(s.t, os.Rename(filepath.Join(s.dir, "config.new"), filepath.Join(s.dir, "config")))
+	b := s.write(c)
 	var planned rest.Config
 	require.NoError(s.t, json.Unmarshal(b, &planned))
 	s.until("the kernel holds the configuration", func() bool { got := s.status().Planned; return got != nil && reflect.DeepEqual(*got, planned) })
 	return s.status().Report
+}
+
+// write gives the CNF a configuration, and returns its file.
+func (s *site) write(c rest.Config) []byte {
+	s.t.Helper()
+	b, err := json.Marshal(c)
+	require.NoError(s.t, err)
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "config.new"), b, 0o600))
+	require.NoError(s.t, os.Rename(filepath.Join(s.dir, "config.new"), filepath.Join(s.dir, "config")))
+	return b
 }
 
 // status is what the agent has written last.
