@@ -50,9 +50,9 @@ func TestFailoverKeep(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, `[
-{"fault":"killed-node","cable":"vxlan","gateways":2,"runs":2,"gap_p50_ms":3,"gap_p99_ms":5,"gap_max_ms":5,"connections_survived":1,"flows_moved_needlessly":0,"commit":"a","flows":3,"gaps_ms":[3,5],"control_gaps_ms":[0,0],"connections":20},
-{"fault":"killed-node","cable":"vxlan","gateways":2,"api_servers_down":true,"runs":1,"gap_p50_ms":2,"gap_p99_ms":2,"gap_max_ms":2,"connections_survived":1,"flows_moved_needlessly":0,"commit":"a","flows":3,"gaps_ms":[2],"control_gaps_ms":[0],"connections":10},
-{"fault":"killed-node","cable":"vxlan","gateways":3,"runs":1,"gap_p50_ms":1,"gap_p99_ms":1,"gap_max_ms":1,"connections_survived":1,"flows_moved_needlessly":0,"commit":"a","flows":3,"gaps_ms":[1],"control_gaps_ms":[0],"connections":10}
+{"fault":"killed-node","cable":"vxlan","gateways":2,"runs":2,"gap_p50_ms":3,"gap_p99_ms":5,"gap_max_ms":5,"connections_survived":1,"flows_moved_needlessly":0,"commit":"a","flows":4,"gaps_ms":[3,5],"control_gaps_ms":[0,0],"connections":20},
+{"fault":"killed-node","cable":"vxlan","gateways":2,"api_servers_down":true,"runs":1,"gap_p50_ms":2,"gap_p99_ms":2,"gap_max_ms":2,"connections_survived":1,"flows_moved_needlessly":0,"commit":"a","flows":4,"gaps_ms":[2],"control_gaps_ms":[0],"connections":10},
+{"fault":"killed-node","cable":"vxlan","gateways":3,"runs":1,"gap_p50_ms":1,"gap_p99_ms":1,"gap_max_ms":1,"connections_survived":1,"flows_moved_needlessly":0,"commit":"a","flows":4,"gaps_ms":[1],"control_gaps_ms":[0],"connections":10}
 ]
 `, string(text))
 	killed.Commit = "b"

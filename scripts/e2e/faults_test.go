@@ -65,7 +65,9 @@ func dropping(chain string) func(*testing.T, *scene, string) int {
 // pods, which cut their packets for ten minutes: they would not notice the next fault.
 func forgetPathMTUs(t *testing.T, s *scene, _ string) {
 	eventually(t, time.Minute, func() error {
-		for node, out := range together(everyNode(), func(n string) (string, error) { return sh("lab", "exec", n, "--", "ip", "route", "show", "table", "all") }) {
+		for node, out := range together(everyNode(), func(n string) (string, error) {
+			return sh("lab", "exec", n, "--", "ip", "route", "show", "table", "all")
+		}) {
 			if narrow := narrowRoute.FindString(out.text); narrow != "" || out.err != nil {
 				return fmt.Errorf("%s: %s: %v", node, narrow, out.err)
 			}
