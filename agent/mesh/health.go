@@ -48,14 +48,14 @@ func (p Probes) FastEvery() time.Duration {
 }
 
 // How a target that is Fast is pinged: every FastInterval, or up to a tenth earlier, and every FastRetry while answers are overdue, until
-// FastLost pings have no answer. It is down when FastLost pings in a row were not answered in time: 0.1 to
+// FastLost pings have no answer, and once more. It is down when FastLost pings in a row were not answered in time: 0.1 to
 // 0.2 s after the last answer, where answers take a few milliseconds. A ping is answered in time if the answer takes no longer
 // than the slowest recent one and FastTimeout. It is overdue FastDoubt after the slowest recent one would have come, as to ask again costs
 // no more than a ping.
 //
 // So a target is down FastDoubt + (FastLost-2)·FastRetry + FastTimeout = 95 ms after the first of these pings was sent, and twice the time of
-// the slowest recent answer: packets may be held up for so long. They may be lost for 70 ms, until the last of these pings is sent, and
-// once that time.
+// the slowest recent answer: packets may be held up for so long. They may be lost for 82 ms, until the last ping is sent that is answered
+// before that, and once that time.
 //
 // Where 2 % of all packets are lost at random in either direction, a ping is lost with a probability of 1 - 0.98² = 0.04,
 // and seven in a row with 0.04⁷ = 1.5e-10. Ten pings a second thus find a target down by chance once in 20 years.

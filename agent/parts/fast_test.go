@@ -98,7 +98,7 @@ func TestFast(t *testing.T) {
 				w.lose = func(mesh.Target, asked) bool { return w.sent%10 == 0 }
 				w.run(after(20*time.Second + time.Duration(moment)*10*time.Millisecond))
 				require.Equal(t, 1, w.changes, "connected once, and then nothing changed")
-				require.InDelta(t, 330, w.sent, 110, "200, and at most six more for each that is lost")
+				require.InDelta(t, 330, w.sent, 110, "200, and at most seven more for each that is lost")
 				w.lose = func(mesh.Target, asked) bool { return true }
 				took := w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
 				require.Less(t, took, most)

@@ -44,7 +44,7 @@ type collector struct {
 }
 
 func newCollector(o Options, c client.Client, f *fleet) *collector {
-	return &collector{o: o, client: c, fleet: f, slots: newShares(askAtOnce), turns: turns{cnfs: map[types.NamespacedName]*turn{}}}
+	return &collector{o: o, client: c, fleet: f, slots: newShares(askAtOnce), turns: turns{taken: map[types.NamespacedName]bool{}}}
 }
 
 // NeedLeaderElection makes the manager run the collector on the leader alone.
@@ -64,7 +64,8 @@ func (c *collector) Start(ctx context.Context) error {
 	return nil
 }
 
-// collect asks all CNFs once. Those that take too long, as many others do not answer, keep what is known of them.
+// collect asks all CNFs once, except those that are being asked as they have new pods. Those that take too long, as many others do not answer, keep what is
+// known of them.
 func (c *collector) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.o.StatusPeriod)
 	defer cancel()
@@ -72,15 +73,27 @@ func (c *collector) collect(ctx context.Context) error {
 	if err := c.client.List(ctx, &deployments); err != nil {
 		return err
 	}
+	cnfs := map[types.NamespacedName][]*appsv1.Deployment{} // usually one each
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		cnf := types.NamespacedName{Namespace: d.Namespace, Name: d.Labels[sdewan.PurposeLabel]}
+		cnfs[cnf] = append(cnfs[cnf], d)
+	}
 	var mu sync.Mutex
 	var errs []error
 	var group sync.WaitGroup
-	for i := range deployments.Items {
+	for cnf, all := range cnfs {
+		if !c.turns.take(cnf) {
+			continue
+		}
 		group.Go(func() {
-			if err := c.one(ctx, &deployments.Items[i]); err != nil && ctx.Err() == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
+			defer c.giveTurn(cnf)
+			for _, d := range all {
+				if err := c.one(ctx, d); err != nil && ctx.Err() == nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
 			}
 		})
 	}
@@ -88,9 +101,8 @@ func (c *collector) collect(ctx context.Context) error {
 	return firstFew(errs)
 }
 
-// one asks the pods of one CNF, and writes what they answer if it has changed.
+// one asks the pods of one CNF, and writes what they answer if it has changed. The caller has the turn of the CNF.
 func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
-	defer c.turns.take(client.ObjectKeyFromObject(d))()
 	purpose := d.Labels[sdewan.PurposeLabel]
 	list, err := c.pods(ctx, d)
 	if err != nil {
@@ -107,6 +119,9 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 	group.Wait()
 	if ctx.Err() != nil {
 		return nil
+	}
+	if same, err := c.exists(ctx, d); !same {
+		return err
 	}
 	s := &batch.CNFStatus{ObjectMeta: metav1.ObjectMeta{
 		Name: d.Name, Namespace: d.Namespace, Labels: map[string]string{sdewan.PurposeLabel: purpose},
@@ -125,6 +140,15 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	s.Status = batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: c.o.now()}, Information: information}
 	return client.IgnoreNotFound(kube.ApplyStatus(ctx, c.client, fieldOwner, s))
+}
+
+// exists reports whether a Deployment has not been deleted, nor created anew: then what is known of its pods is of no use, and its CNFStatus is removed with it.
+func (c *collector) exists(ctx context.Context, d *appsv1.Deployment) (bool, error) {
+	var now appsv1.Deployment
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return now.UID == d.UID, nil
 }
 
 // pods returns the pods of a CNF that are asked.

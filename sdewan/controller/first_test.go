@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,9 +12,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "subctl/api/sdewan/v1alpha1"
+	restclient "subctl/sdewan/rest/client"
 )
 
 // A pod that is new is asked once it has its rules, and again a little later, long before all CNFs are. A controller that starts asks no pod whose report is known.
@@ -72,20 +79,132 @@ func TestNewPodReportsAtOnce(t *testing.T) {
 	require.Zero(t, asked.Load())
 }
 
-// One goroutine at a time has the turn of a CNF, and nothing is left of it.
-func TestTurns(t *testing.T) {
-	all := newCollector(Options{}, nil, nil)
-	cnf := client.ObjectKey{Namespace: "a", Name: "b"}
-	done := all.turns.take(cnf)
-	all.turns.take(client.ObjectKey{Namespace: "a", Name: "c"})()
-	second := make(chan func())
-	go func() { second <- all.turns.take(cnf) }()
-	select {
-	case <-second:
-		t.Fatal("two have the turn")
-	case <-time.After(50 * time.Millisecond):
+// A pod whose rules are not in effect yet has nothing to report.
+func TestNewPodReportsAllRules(t *testing.T) {
+	w := newWorld(t)
+	pod := w.cnf("cnf-1", 1)[0]
+	pod.BreakService("mwan3", true)
+	p := w.policy("cnf-1", "p")
+	w.create(p)
+	w.runWith(Options{StatusPeriod: time.Hour})
+	w.waits(p, RestartFailed)
+	s := &batch.CNFStatus{ObjectMeta: w.named("cnf-1")}
+	read := func() error { return w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s) }
+	w.never(2*firstTogether, func() error {
+		if err := read(); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%v: %+v", err, s.Status)
+		}
+		return nil
+	})
+	pod.BreakService("mwan3", false)
+	w.eventually(read)
+	w.inSync(p)
+}
+
+// collector returns a collector of the world's CNFs that has access to no pod.
+func (w *world) collector(period time.Duration) *collector {
+	w.Helper()
+	c := client.NewNamespacedClient(w.client, w.namespace)
+	o := Options{Log: slog.New(slog.NewTextHandler(w.log, nil)), StatusPeriod: period}
+	require.NoError(w, o.complete())
+	return newCollector(o, c, newFleet(c, o))
+}
+
+// reported reads the CNFStatus of a CNF.
+func (w *world) reported(name string) (*batch.CNFStatus, error) {
+	s := &batch.CNFStatus{ObjectMeta: w.named(name)}
+	return s, w.client.Get(w.Context(), client.ObjectKeyFromObject(s), s)
+}
+
+// A CNF that is being asked as it has new pods delays no other one, and is not asked twice at a time. If it has another new pod meanwhile, it is asked again then.
+func TestGreetingDelaysNoOther(t *testing.T) {
+	w := newWorld(t)
+	w.cnf("cnf-1", 1)
+	w.cnf("cnf-2", 1)
+	c := w.collector(time.Hour)
+	cnf := client.ObjectKey{Namespace: w.namespace, Name: "cnf-1"}
+	c.fleet.newcomers.add(cnf, reasons{fresh: true})
+	require.Contains(t, c.fleet.newcomers.take(c.turns.take), cnf)
+	require.NoError(t, c.collect(t.Context()))
+	_, err := w.reported("cnf-2")
+	require.NoError(t, err)
+	unreported := func() error {
+		if _, err := w.reported("cnf-1"); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cnf-1 is asked twice: %v", err)
+		}
+		return nil
 	}
-	done()
-	(<-second)()
-	require.Empty(t, all.turns.cnfs)
+	require.NoError(t, unreported())
+	require.Empty(t, c.turns.taken[client.ObjectKey{Namespace: w.namespace, Name: "cnf-2"}])
+
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.first(ctx)
+	}()
+	for range 10 {
+		c.fleet.newcomers.add(cnf, reasons{fresh: true})
+	}
+	w.never(2*firstTogether, unreported)
+	c.giveTurn(cnf)
+	w.eventually(func() error { _, err := w.reported("cnf-1"); return err })
+	end()
+	<-ended
+	require.Empty(t, c.turns.taken)
+	require.Empty(t, c.fleet.newcomers.cnfs)
+}
+
+// A CNF whose pods cannot be asked, as its namespace has no slots left, keeps its turn for a while only.
+func TestGreetingEnds(t *testing.T) {
+	w := newWorld(t)
+	pod := w.cnf("cnf-1", 1)[0]
+	c := w.collector(500 * time.Millisecond)
+	cnf := client.ObjectKey{Namespace: w.namespace, Name: "cnf-1"}
+	p := &corev1.Pod{ObjectMeta: w.named(pod.name)}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	c.fleet.members[cnf] = map[types.UID]*member{p.UID: {client: &restclient.Client{}}}
+	for c.slots.try(w.namespace) {
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.greet(t.Context(), cnf, reasons{fresh: true})
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("it waits without end")
+	}
+}
+
+// What the pods of a Deployment answer is not written if the Deployment was deleted, or created anew, meanwhile: the CNFStatus would be removed with the old one.
+func TestStatusOfNewDeployment(t *testing.T) {
+	w := newWorld(t)
+	w.cnf("cnf-1", 1)
+	c := w.collector(time.Hour)
+	cnf := client.ObjectKey{Namespace: w.namespace, Name: "cnf-1"}
+	require.NoError(t, c.greet(t.Context(), cnf, reasons{fresh: true}))
+	before, err := w.reported("cnf-1")
+	require.NoError(t, err)
+	old, err := c.deployment(t.Context(), cnf)
+	require.NoError(t, err)
+	require.True(t, metav1.IsControlledBy(before, old))
+	w.delete(old)
+	require.NoError(t, client.IgnoreNotFound(w.client.Delete(t.Context(), before)))
+	nothing := func() {
+		t.Helper()
+		require.NoError(t, c.one(t.Context(), old))
+		_, err := w.reported("cnf-1")
+		require.True(t, apierrors.IsNotFound(err), err)
+	}
+	nothing()
+	w.create(w.deployment("cnf-1", "cnf-1", 1))
+	nothing()
+	require.NoError(t, c.greet(t.Context(), cnf, reasons{settled: true}))
+	after, err := w.reported("cnf-1")
+	require.NoError(t, err)
+	now, err := c.deployment(t.Context(), cnf)
+	require.NoError(t, err)
+	require.True(t, metav1.IsControlledBy(after, now))
 }

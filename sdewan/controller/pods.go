@@ -151,9 +151,9 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 		}
 		return o
 	}
-	if !m.answered {
-		m.answered = true
-		r.fleet.newcomers.add(c.key)
+	if !m.complete && len(o.synced.unsent) == 0 && len(o.synced.restarts) == 0 {
+		m.complete = true
+		r.fleet.newcomers.add(c.key, reasons{fresh: true})
 	}
 	if o.synced.unapplied {
 		o.problem = problem{NotInKernel, fmt.Sprintf("pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}

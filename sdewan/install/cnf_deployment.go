@@ -53,7 +53,7 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 					AutomountServiceAccountToken:  new(false), // a CNF speaks with no API server
 					EnableServiceLinks:            new(false),
 					NodeSelector:                  c.NodeSelector,
-					TerminationGracePeriodSeconds: new(int64(5)), // of which the agent takes at most 4 to end its tunnels
+					TerminationGracePeriodSeconds: new(int64(10)), // of which the agent takes at most 4 to end its tunnels, after the step that it is at
 					SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 					Containers: []corev1.Container{{
 						Name: "sdewan", Image: c.Image, ImagePullPolicy: corev1.PullIfNotPresent,

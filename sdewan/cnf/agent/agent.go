@@ -201,6 +201,9 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	state, report := cnf.Plan(config, world)
 	a.planned = state
 	ops, err := dataplane.Sync(ctx, target, state)
+	if err == nil {
+		a.routed()
+	}
 	if steers(state, err) {
 		err = errors.Join(err, a.chooseAnew(choiceOf(config, world)))
 	}
@@ -217,6 +220,15 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	a.announce(network, a.Ready() && !config.Awaiting)
 	a.passed(config)
 	return err
+}
+
+// routed notes that the kernel holds the plan for the devices that are up.
+func (a *Agent) routed() {
+	for _, t := range a.trackers {
+		if t != nil {
+			t.routed()
+		}
+	}
 }
 
 // end ends a pass, which has seen so many changes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,12 +20,17 @@ import (
 type ending struct {
 	dataplanetest.Fake
 	fails error
-	ended int
+	hangs bool
+	never chan struct{} // is closed when the test ends
+	ended atomic.Int64
 }
 
 func (k *ending) Apply(ctx context.Context, op dataplane.Op) error {
 	if _, daemon := op.Old.(dataplane.IKEDaemon); daemon && op.New == nil {
-		k.ended++
+		k.ended.Add(1)
+		if k.hangs {
+			<-k.never
+		}
 		return k.fails
 	}
 	return k.Fake.Apply(ctx, op)
@@ -36,15 +42,18 @@ func TestAgentEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode  string
 		fails error
+		hangs bool
 		ended int
 	}{
 		"tunnels":                          {mode: dataplane.TunnelMode, ended: 1},
-		"tunnels, and a daemon that hangs": {mode: dataplane.TunnelMode, fails: errors.New("charon does not answer"), ended: 1},
+		"tunnels, and a daemon that fails": {mode: dataplane.TunnelMode, fails: errors.New("charon does not answer"), ended: 1},
+		"tunnels, and a daemon that hangs": {mode: dataplane.TunnelMode, hangs: true, ended: 1},
 		"transport":                        {mode: dataplane.TransportMode},
 		"nothing":                          {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, news := &ending{fails: test.fails}, make(chan struct{})
+			k, news := &ending{fails: test.fails, hangs: test.hangs, never: make(chan struct{})}, make(chan struct{})
+			defer close(k.never)
 			c := rest.Config{}
 			if test.mode != "" {
 				c.Remotes = []rest.Remote{{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
@@ -71,7 +80,7 @@ func TestAgentEnds(t *testing.T) {
 			case <-time.After(30 * time.Second):
 				t.Fatal("it hangs")
 			}
-			require.Equal(t, test.ended, k.ended)
+			require.EqualValues(t, test.ended, k.ended.Load())
 			report, err := a.Report()
 			require.NoError(t, err)
 			require.Empty(t, report, "the plan has the connection")

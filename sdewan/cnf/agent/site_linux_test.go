@@ -75,7 +75,7 @@ func runAgent(dir string) error {
 	var current atomic.Pointer[rest.Config]
 	current.Store(&rest.Config{})
 	a := New(Options{
-		Attachments: attachments(), Uplinks: uplinks(), API: []netip.AddrPort{netip.MustParseAddrPort(apiAddress), netip.MustParseAddrPort("0.0.0.0:80")},
+		Attachments: attachments(), Uplinks: uplinksOf(dir), API: []netip.AddrPort{netip.MustParseAddrPort(apiAddress), netip.MustParseAddrPort("0.0.0.0:80")},
 		Config: func() rest.Config { return *current.Load() },
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Kernel: Kernel{

@@ -89,7 +89,7 @@ func TestStatusShapes(t *testing.T) {
 		tr.since = time.Now()
 		time.Sleep(90 * time.Second)
 		tr.Reliability = 2
-		tr.result([]host{{ip: netip.MustParseAddr("192.0.2.81"), up: true, lost: 20, latency: 12500 * time.Microsecond}, {ip: netip.MustParseAddr("192.0.2.80"), lost: 100}})
+		tr.result(tr.begin(t.Context()), []host{{ip: netip.MustParseAddr("192.0.2.81"), up: true, lost: 20, latency: 12500 * time.Microsecond}, {ip: netip.MustParseAddr("192.0.2.80"), lost: 100}})
 		for module, want := range map[string]string{
 			"interface": `[
 				{"name":"eth0","ip_address":["10.244.0.7"],"ip6_address":["fd00::7"],"mac_address":"02:00:00:00:00:01","received_packets":"18446744073709551615","send_packets":"2","status":"UP"},

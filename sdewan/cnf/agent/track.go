@@ -22,10 +22,12 @@ type tracker struct {
 	device string
 	mark   uint32
 	sdewan.Uplink
-	cameUp wake.Signal // the device; the next round is due at once
+	due wake.Signal // the next round, at once
 
 	mu     sync.Mutex
-	up     bool // the device
+	up     bool               // the device
+	wait   time.Time          // when pings begin at the latest, if the device has come up and the kernel may not have its routes yet; zero if it has
+	cancel context.CancelFunc // of the last round; nil before the first one
 	online bool
 	back   bool // the device has come up since pings failed
 	score  int
@@ -44,7 +46,7 @@ type host struct {
 }
 
 func newTracker(device string, mark uint32, u sdewan.Uplink) *tracker {
-	t := &tracker{device: device, mark: mark, Uplink: u, cameUp: wake.NewSignal(), online: true, score: u.Down + u.Up, since: time.Now()}
+	t := &tracker{device: device, mark: mark, Uplink: u, due: wake.NewSignal(), online: true, score: u.Down + u.Up, since: time.Now()}
 	for _, ip := range u.TrackIPs {
 		t.hosts = append(t.hosts, host{ip: ip})
 	}
@@ -56,12 +58,12 @@ func (t *tracker) run(ctx context.Context, ping func(context.Context, Ping) (flo
 	ticker := time.NewTicker(t.Period())
 	defer ticker.Stop()
 	for {
-		if t.isUp() {
-			hosts := t.round(ctx, ping)
+		if round := t.begin(ctx); round != nil {
+			hosts := t.round(round, ping)
 			if ctx.Err() != nil {
 				return
 			}
-			if t.result(hosts) {
+			if t.result(round, hosts) {
 				changed()
 			}
 		}
@@ -69,9 +71,21 @@ func (t *tracker) run(ctx context.Context, ping func(context.Context, Ping) (flo
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-t.cameUp:
+		case <-t.due:
+			ticker.Reset(t.Period())
 		}
 	}
+}
+
+// begin returns the context of a round, which ends when the state of the device changes; nil if pings make no sense now.
+func (t *tracker) begin(ctx context.Context) context.Context {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.up || time.Now().Before(t.wait) {
+		return nil
+	}
+	ctx, t.cancel = context.WithCancel(ctx)
+	return ctx
 }
 
 // round pings all hosts, at the same time.
@@ -91,10 +105,15 @@ func (t *tracker) round(ctx context.Context, ping func(context.Context, Ping) (f
 	return out
 }
 
-// result takes the result of a round, and reports whether the uplink is online that was not, or the other way round.
-func (t *tracker) result(hosts []host) bool {
+// result takes the result of a round, and reports whether the uplink is online that was not, or the other way round. The result means nothing if the state of
+// the device has changed since the round began.
+func (t *tracker) result(round context.Context, hosts []host) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if round.Err() != nil {
+		return false
+	}
+	t.cancel()
 	answered := 0
 	for _, h := range hosts {
 		if h.up {
@@ -128,24 +147,33 @@ func (t *tracker) result(hosts []host) bool {
 	return t.online != was
 }
 
-func (t *tracker) isUp() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.up
-}
-
-// link takes the state of the device, and reports whether the uplink is online.
+// link takes the state of the device, and reports whether the uplink is online. If the device has come up, pings wait for routed: the kernel has removed the
+// routes of a device that was down, and pings without them would fail. They wait for Interval at most, as the kernel may refuse a part of the plan that has
+// nothing to do with the uplink.
 func (t *tracker) link(up bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if up != t.up && t.cancel != nil {
+		t.cancel()
+	}
 	if up && !t.up {
-		t.cameUp.Send()
+		t.wait = time.Now().Add(t.Period())
 		if t.back = !t.online; t.online {
 			t.score, t.lost, t.since = t.Down+t.Up, 0, time.Now()
 		}
 	}
 	t.up = up
 	return t.online
+}
+
+// routed notes that the kernel has the routes of the device, if it is up. The first round after that is due at once.
+func (t *tracker) routed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.up && !t.wait.IsZero() {
+		t.wait = time.Time{}
+		t.due.Send()
+	}
 }
 
 // Ping is a number of pings through a device.

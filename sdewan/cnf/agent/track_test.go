@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"context"
 	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"subctl/sdewan"
 
@@ -21,10 +24,11 @@ func TestTrackerScore(t *testing.T) {
 	} {
 		tr := newTracker("net1", 0x100, u)
 		tr.link(true)
+		tr.routed()
 		got := ""
 		for _, n := range test.rounds {
 			was := tr.online
-			changed := tr.result([]host{{up: n > '0'}, {up: n > '1'}, {up: n > '2'}})
+			changed := tr.result(tr.begin(t.Context()), []host{{up: n > '0'}, {up: n > '1'}, {up: n > '2'}})
 			require.Equal(t, was != tr.online, changed)
 			got += map[bool]string{true: "o", false: "-"}[tr.online]
 		}
@@ -38,24 +42,110 @@ func TestTrackerLink(t *testing.T) {
 	u.TrackIPs, u.Up, u.Down = []netip.Addr{netip.MustParseAddr("192.0.2.1")}, 3, 2
 	tr := newTracker("net1", 0x100, u)
 	round := func(up bool) bool {
-		tr.result([]host{{up: up}})
+		tr.result(tr.begin(t.Context()), []host{{up: up}})
 		return tr.link(true)
 	}
-	require.True(t, tr.link(true))
-	require.NotEmpty(t, tr.cameUp, "it is pinged at once")
+	link := func(up bool) bool {
+		online := tr.link(up)
+		tr.routed()
+		return online
+	}
+	require.True(t, link(true))
 	require.True(t, round(false))
-	tr.link(false)
-	require.True(t, tr.link(true))
+	link(false)
+	require.True(t, link(true))
 	require.True(t, round(false), "failures before do not count")
 	require.False(t, round(false))
 	require.False(t, round(true))
-	tr.link(false)
-	<-tr.cameUp
-	require.False(t, tr.link(true), "nothing has shown that it works")
-	require.NotEmpty(t, tr.cameUp)
+	link(false)
+	require.False(t, link(true), "nothing has shown that it works")
 	require.False(t, round(false))
 	require.True(t, round(true))
 	require.True(t, round(false))
 	require.False(t, round(false))
 	require.False(t, round(true), "without a change of the device, one round is not enough")
+}
+
+// After the device has come up, the first round begins at once when the kernel has the routes, and not before.
+func TestTrackerWaitsForRoutes(t *testing.T) {
+	u := sdewan.DefaultUplink
+	u.TrackIPs, u.Interval = []netip.Addr{netip.MustParseAddr("192.0.2.1")}, sdewan.MaxUplinkNumber
+	tr := newTracker("net1", 0x100, u)
+	tr.routed()
+	require.Nil(t, tr.begin(t.Context()), "the device is down")
+	tr.link(true)
+	require.Nil(t, tr.begin(t.Context()))
+	require.Empty(t, tr.due)
+	tr.routed()
+	require.NotNil(t, tr.begin(t.Context()))
+	<-tr.due
+	tr.link(true)
+	tr.routed()
+	require.Empty(t, tr.due, "nothing has changed")
+	tr.link(false)
+	tr.routed()
+	require.Nil(t, tr.begin(t.Context()))
+	tr.link(true)
+	tr.wait = time.Now() // an interval is over, and the kernel refuses a part of the plan
+	require.NotNil(t, tr.begin(t.Context()))
+	tr.routed()
+	require.NotEmpty(t, tr.due)
+}
+
+// A round tells nothing if the device has changed since the round began: no failure of before counts, and no success makes an uplink online.
+func TestTrackerForgetsOldRounds(t *testing.T) {
+	u := sdewan.DefaultUplink
+	u.TrackIPs, u.Up, u.Down = []netip.Addr{netip.MustParseAddr("192.0.2.1")}, 3, 1
+	tr := newTracker("net1", 0x100, u)
+	flap := func() context.Context {
+		tr.link(true)
+		tr.routed()
+		round := tr.begin(t.Context())
+		tr.link(false)
+		require.Error(t, round.Err(), "the pings go on")
+		tr.link(true)
+		tr.routed()
+		return round
+	}
+	require.False(t, tr.result(flap(), []host{{}}))
+	require.True(t, tr.link(true), "a failure of before counts")
+	require.True(t, tr.result(tr.begin(t.Context()), []host{{}}))
+	require.False(t, tr.result(flap(), []host{{up: true}}))
+	require.False(t, tr.link(true), "a success of before counts")
+	require.True(t, tr.result(tr.begin(t.Context()), []host{{up: true}}))
+}
+
+// A round begins every Interval, counted from the one that began when the link came up, or within two intervals if the kernel does not get its routes.
+func TestTrackerRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := sdewan.DefaultUplink
+		u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+		tr := newTracker("net1", 0x100, u)
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		start := time.Now()
+		var rounds []int // seconds
+		go tr.run(ctx, func(context.Context, Ping) (float64, time.Duration, error) {
+			rounds = append(rounds, int(time.Since(start).Seconds()))
+			return 0, 0, nil
+		}, func() {})
+		after := func(s int) { time.Sleep(time.Duration(s) * time.Second) }
+		after(3)
+		tr.link(true)
+		after(1)
+		tr.routed()
+		after(21) // 25
+		tr.link(false)
+		after(1)
+		tr.link(true)
+		after(1)
+		tr.routed()
+		after(11) // 38
+		tr.link(false)
+		tr.link(true) // and the kernel refuses a part of the plan
+		after(22)     // 60
+		end()
+		synctest.Wait()
+		require.Equal(t, []int{4, 14, 24, 27, 37, 57}, rounds)
+	})
 }
