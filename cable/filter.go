@@ -126,10 +126,6 @@ func (d cableDevice) input() (rules []string) {
 // packet. So there are few rules, and those for most packets come first. Packets for our pods
 // need no check of the output device: they follow the node's own routes.
 //
-// A connection to a Service that comes back to this gateway, after another one has carried a part of it, is one whose packets connection tracking takes
-// for invalid, and does not translate. kube-proxy drops such packets, and the client would wait for minutes. So it gets a RST, with the sequence number that
-// it expects. An old packet of a connection that is well causes one with another number, which clients do not believe (RFC 5961, section 3.2).
-//
 // The SYN packets of both ends traverse the chain. The MSS of each is clamped to the smaller
 // MTU of the output device and of the route back.
 func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
@@ -153,7 +149,6 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	}
 	for _, s := range sources {
 		for _, n := range c.Local.Svcs {
-			rule("%s-d %v -p tcp -m conntrack --ctstate INVALID -j REJECT --reject-with tcp-reset", s, n)
 			rule("%s-d %v -j RETURN", s, n)
 		}
 	}

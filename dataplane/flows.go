@@ -14,6 +14,14 @@ type FlowCounter interface {
 	Flows(networks, except, sources []netip.Prefix) (Flows, error)
 }
 
+// FlowTolerator lets connections come back to a gateway after another one has carried a part of them.
+type FlowTolerator interface {
+	// Tolerate makes connection tracking accept all packets of the TCP connections from and to addresses in networks that this node translates.
+	// Otherwise it considers those invalid, and does not translate them, that acknowledge bytes which another gateway has carried.
+	// Both ends check what they receive, as always.
+	Tolerate(networks []netip.Prefix) error
+}
+
 // MaxFlows is the maximum number of connections that Flows lists.
 const MaxFlows = 20
 

@@ -16,12 +16,13 @@ import (
 type flows struct {
 	Options
 	remote, own, global []netip.Prefix // as of the last plan
-	draining            bool
+	draining, several   bool
 
 	last   mesh.Flows
 	readAt time.Time
 	took   time.Duration // the last count
-	failed alarm.Alarm
+	failed alarm.Alarm   // to count
+	rigid  alarm.Alarm   // to tolerate
 }
 
 // Counting reads all conntrack entries of the node, of which there may be hundreds of thousands. So it is done this often,
@@ -43,15 +44,16 @@ func (f *flows) Start(ctx context.Context) error {
 	return nil
 }
 
-// Observe implements Observer.
+// Observe implements Observer. It follows the prober's: when a gateway has failed, connections are about to move.
 func (f *flows) Observe(s *mesh.Snapshot) error {
 	counter, ok := f.Cabler().(dataplane.FlowCounter)
 	if !ok || !s.Standing.Active || s.Standing.Standby() || len(f.remote) == 0 {
 		f.last = mesh.Flows{}
 		return nil
 	}
-	if s.Now.Sub(f.readAt) >= f.pause() {
+	if since := s.Now.Sub(f.readAt); since >= f.pause() || f.several && since >= drainingShare*f.took && failed(s.Health).After(f.readAt) {
 		start := time.Now()
+		f.tolerate()
 		now, err := counter.Flows(f.remote, f.own, f.global)
 		f.readAt, f.took, f.last = s.Now, time.Since(start), mesh.Flows{}
 		if err == nil {
@@ -64,6 +66,23 @@ func (f *flows) Observe(s *mesh.Snapshot) error {
 	}
 	s.Flows = f.last
 	return nil
+}
+
+// tolerate lets connections come back that another gateway of the cluster is about to carry on.
+func (f *flows) tolerate() {
+	if t, ok := f.Cabler().(dataplane.FlowTolerator); ok && f.several {
+		f.rigid.Report(f.Log, slog.LevelWarn, "connections that move to another gateway cannot come back", t.Tolerate(f.remote))
+	}
+}
+
+// failed returns when the last target was found down that still is; the zero time if none is.
+func failed(health mesh.Healths) (last time.Time) {
+	for _, h := range health {
+		if h.Since.After(last) {
+			last = h.Since
+		}
+	}
+	return last
 }
 
 // pause returns the time between two counts.
@@ -81,5 +100,6 @@ func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 	}
 	f.remote, f.own = p.Mesh.FlowsBetween()
 	f.global = p.Mesh.Membership.Own.Global
+	f.several = len(p.Mesh.Membership.Labelled) > 1
 	f.draining = p.Mesh.Offer.Local.Drain == cable.Draining
 }

@@ -15,7 +15,13 @@ import (
 // flowKernel is a kernel with connections.
 type flowKernel struct {
 	dataplane.Cabler
-	counts int
+	counts    int
+	tolerated []netip.Prefix
+}
+
+func (k *flowKernel) Tolerate(networks []netip.Prefix) error {
+	k.tolerated = append(k.tolerated, networks...)
+	return nil
 }
 
 func (k *flowKernel) Flows(networks, _, _ []netip.Prefix) (dataplane.Flows, error) {
@@ -50,4 +56,30 @@ func TestFlowCount(t *testing.T) {
 	require.Equal(t, flowsShare*f.took, f.pause(), "a large table is read less often")
 	f.took = 10 * time.Second
 	require.Equal(t, flowsAtLeast, f.pause())
+}
+
+// Connections can come back to a gateway of several: those that exist when they are counted, and at once when something has failed.
+func TestFlowsComeBack(t *testing.T) {
+	kernel := &flowKernel{}
+	f := newFlows(Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel }})
+	f.remote = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}
+	now := time.Now()
+	observe := func(after time.Duration, failed time.Time) int {
+		t.Helper()
+		now = now.Add(after)
+		s := mesh.Snapshot{Now: now, Standing: mesh.Standing{Active: true}, Health: mesh.Healths{"a": {}, "west": {Since: failed}}}
+		require.NoError(t, f.Observe(&s))
+		f.took = 10 * time.Millisecond
+		return len(kernel.tolerated)
+	}
+	require.Zero(t, observe(0, time.Time{}), "there is no other gateway")
+	f.several = true
+	require.Zero(t, observe(time.Second, time.Time{}))
+	require.Equal(t, 1, observe(flowsEvery, time.Time{}))
+	failure := now.Add(time.Second)
+	require.Equal(t, 2, observe(time.Second+drainingShare*f.took, failure))
+	require.Equal(t, 2, observe(time.Second, failure), "once for each failure")
+	require.Equal(t, 3, observe(time.Millisecond, now.Add(time.Millisecond)))
+	require.Equal(t, 3, observe(drainingShare*f.took/2, now.Add(2*time.Millisecond)), "a gateway that fails all the time does not cost more")
+	require.Equal(t, f.remote[0], kernel.tolerated[1])
 }

@@ -38,8 +38,12 @@ const (
 	ctaProtoSrcPort = 2
 	ctaProtoDstPort = 3
 
-	ctaProtoInfoTCP      = 1
-	ctaProtoInfoTCPState = 1
+	ctaProtoInfoTCP              = 1
+	ctaProtoInfoTCPState         = 1
+	ctaProtoInfoTCPFlagsOriginal = 4
+	ctaProtoInfoTCPFlagsReply    = 5
+
+	tcpLiberal = 0x08 // IP_CT_TCP_FLAG_BE_LIBERAL, linux/netfilter/nf_conntrack_tcp.h
 )
 
 // mostChanged bounds the memory for entries that are about to be changed: whoever can send packets decides how many there are.
