@@ -86,7 +86,7 @@ func (c *collector) first(ctx context.Context) {
 }
 
 // greet asks the pods of a CNF, unless the reports of all of them are known: then it is the controller that is new. The pods are asked again a little later. The
-// caller has the turn of the CNF. A CNF that takes too long, as many others do not answer, is asked the next time that all are.
+// caller has the turn of the CNF. A CNF that takes too long, as many others do not answer, is asked again later.
 func (c *collector) greet(ctx context.Context, cnf types.NamespacedName, why reasons) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.o.StatusPeriod)
 	defer cancel()

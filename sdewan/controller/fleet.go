@@ -46,7 +46,7 @@ type member struct {
 	credentials [sha256.Size]byte
 	read        time.Time // when the Secrets were read
 	large       bool      // whether it has a slot of fleet.large
-	complete    bool      // whether it has had all its rules once, in effect
+	complete    bool      // whether it has had all its rules once
 }
 
 // Many pods that return much would fill the memory: at most maxLarge of them are synced at the same time.

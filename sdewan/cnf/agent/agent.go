@@ -201,10 +201,8 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	state, report := cnf.Plan(config, world)
 	a.planned = state
 	ops, err := dataplane.Sync(ctx, target, state)
-	if err == nil {
-		a.routed()
-	}
 	if steers(state, err) {
+		a.routed()
 		err = errors.Join(err, a.chooseAnew(choiceOf(config, world)))
 	}
 	if err == nil || a.Ready() { // not before the kernel holds rules

@@ -148,8 +148,8 @@ func (t *tracker) result(round context.Context, hosts []host) bool {
 }
 
 // link takes the state of the device, and reports whether the uplink is online. If the device has come up, pings wait for routed: the kernel has removed the
-// routes of a device that was down, and pings without them would fail. They wait for Interval at most, as the kernel may refuse a part of the plan that has
-// nothing to do with the uplink.
+// routes of a device that was down, and pings without them would fail. They do not wait for more than two Intervals: without routes for so long, the uplink
+// is offline.
 func (t *tracker) link(up bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
