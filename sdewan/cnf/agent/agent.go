@@ -77,6 +77,7 @@ type Agent struct {
 	memory   memory                    // is used by passes alone
 	claims   claims                    // likewise
 	choice   choice                    // likewise: the one by which unanswered connections were last routed
+	slow     sync.Once                 // logs that the kernel has no flow tables
 
 	mu       sync.Mutex
 	ready    bool
@@ -186,6 +187,11 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 		return err
 	}
 	world := a.look(network)
+	if !world.FlowTables {
+		a.slow.Do(func() {
+			a.Log.Info("the kernel has no flow tables (CONFIG_NF_FLOW_TABLE): each packet of a connection passes the rules")
+		})
+	}
 	var names []string
 	for _, d := range network.Devices {
 		if !d.Loopback && d.Name != dataplane.CNFTunnelDevice { // the plan has its settings, which differ
