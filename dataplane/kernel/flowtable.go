@@ -98,3 +98,64 @@ func flowTable(m []byte) (f dataplane.FlowTable, table string) {
 	slices.Sort(f.Devices)
 	return f, table
 }
+
+// From linux/netfilter/nfnetlink_conntrack.h, nf_conntrack_common.h and nf_conntrack_tcp.h, which x/sys/unix does not have.
+const (
+	ctaStatus          = 3
+	ctaFlagsOfRequests = 4       // CTA_PROTOINFO_TCP_FLAGS_ORIGINAL
+	ctaFlagsOfReplies  = 5       // CTA_PROTOINFO_TCP_FLAGS_REPLY
+	inFlowTable        = 1 << 14 // IPS_OFFLOAD
+	maxAckSet          = 0x20    // IP_CT_TCP_FLAG_MAXACK_SET
+)
+
+// mostReset bounds the memory of AcceptResets.
+const mostReset = 100_000
+
+// AcceptResets makes connection tracking of the calling thread's network namespace believe resets of the TCP connections in flow tables. It compares the number of
+// a reset with the last acknowledgement that it has seen. In a flow table it sees none: Linux 6.1 drops the reset of a connection of which more than 2 GiB have passed
+// meanwhile. So it forgets the last acknowledgement, until the next packet that passes the rules. The kernel does not tell for which connections it has done so already.
+func AcceptResets() error {
+	conn, err := netlink.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	forget := netlink.PutAttr(netlink.PutAttr(nil, ctaFlagsOfRequests, []byte{0, maxAckSet}), ctaFlagsOfReplies, []byte{0, maxAckSet})
+	forget = netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, forget)
+	var messages [][]byte
+	err = conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) {
+		if len(messages) < mostReset && isFastTCP(entry) {
+			messages = append(messages, netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, forget))
+		}
+	})
+	for _, m := range messages {
+		if err != nil {
+			break
+		}
+		if _, err = conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_ACK, m); netlink.Gone(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("changing conntrack entries of flow tables: %w", err)
+	}
+	return nil
+}
+
+// isFastTCP reports whether an entry is that of a TCP connection in a flow table.
+func isFastTCP(entry []byte) bool {
+	var status uint32
+	var flow dataplane.Flow
+	if len(entry) < unix.SizeofNlAttr {
+		return false
+	}
+	for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
+		switch {
+		case typ == ctaStatus && len(v) == 4:
+			status = binary.BigEndian.Uint32(v)
+		case typ == ctaTupleOrig:
+			flow, _ = parseTuple(v)
+		}
+	}
+	return status&inFlowTable != 0 && flow.Proto == protocol(unix.IPPROTO_TCP)
+}

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -102,4 +103,30 @@ func TestFlowTableDrift(t *testing.T) {
 			require.Empty(t, settle(t, ns, h, want))
 		})
 	}
+}
+
+// Connections that are in no flow table are left alone, and looking for those that are changes nothing.
+func TestFlowTableResetsOfOthers(t *testing.T) {
+	ns := nstest.New(t, "cnf")
+	ns.Run("nft 'table inet t { chain in { type filter hook input priority 0; ct state established; }; }' && ip link set lo up")
+	var l net.Listener
+	var c net.Conn
+	ns.Do(func() {
+		var err error
+		l, err = net.Listen("tcp4", "127.0.0.1:0")
+		require.NoError(t, err)
+		c, err = net.Dial("tcp4", l.Addr().String())
+		require.NoError(t, err)
+	})
+	defer l.Close()
+	defer c.Close()
+	ns.Do(func() {
+		before, err := Connections(10)
+		require.NoError(t, err)
+		require.NotEmpty(t, before)
+		require.NoError(t, AcceptResets())
+		after, err := Connections(10)
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+	})
 }
