@@ -34,15 +34,20 @@ const (
 // flowTables reports whether the kernel has flow tables. It looks once.
 var flowTables = sync.OnceValue(func() bool { return probeFlowTables() == nil })
 
-// probeFlowTables lets the kernel check a flow table and the rule that adds to it, which loads the modules that they need, without adding them.
+// probeFlowTables lets the kernel check a flow table and the rule that adds to it, which loads the modules that they need, without adding them. Older kernels
+// refuse a flow table that takes the place of another one with the same device in one transaction.
 func probeFlowTables() error {
 	f := dataplane.FlowTable{Name: "probe"}
+	const table = "flowtable inet subctl-probe probe"
+	const hook = "{ hook ingress priority 0; devices = { lo }; }"
 	cmd := exec.Command("nft", "-c", "-f", "-")
-	cmd.Stdin = strings.NewReader(fmt.Sprintf(`table inet subctl-probe {
-	flowtable probe { hook ingress priority 0; }
-	chain probe { type filter hook forward priority 10; %s; }
-}
-`, f.Rule()))
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`add table inet subctl-probe
+add %[1]s %[2]s
+delete %[1]s
+add %[1]s %[2]s
+add chain inet subctl-probe probe { type filter hook forward priority 10; }
+add rule inet subctl-probe probe %[3]s
+`, table, hook, f.Rule()))
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	if err := cmd.Run(); err != nil {

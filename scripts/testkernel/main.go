@@ -1,4 +1,4 @@
-// Command testkernel runs tests on a kernel with WireGuard and ESP, which the machine's own may lack: Debian's cloud kernel, in QEMU.
+// Command testkernel runs tests on a kernel with WireGuard, ESP and flow tables, which the machine's own may lack: Debian's cloud kernel, in QEMU.
 //
 //	testkernel [-v] [-run REGEXP | -bench REGEXP] [PACKAGE...]
 //
