@@ -111,9 +111,10 @@ func TestChoose(t *testing.T) {
 	require.Equal(t, suites, choose(nil, "", ""))
 	require.Equal(t, []suite{{pkg: "./a", run: "X"}}, choose([]string{"./a"}, "X", ""))
 	require.Equal(t, []suite{{pkg: "./a", run: "^$", bench: "."}}, choose([]string{"./a"}, "", "."))
-	for _, s := range choose(nil, "", ".") {
-		require.Contains(t, benchmarks, s.pkg)
+	for i, s := range choose(nil, "", ".") {
+		require.Equal(t, suite{pkg: benchmarks[i].pkg, run: "^$", bench: benchmarks[i].bench}, s)
 	}
+	require.Equal(t, "Y", choose(nil, "", "Y")[0].bench)
 	require.NotEqual(t, "X", suites[0].run)
 }
 

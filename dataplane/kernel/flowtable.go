@@ -1,0 +1,166 @@
+//go:build linux
+
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"subctl/dataplane"
+	"subctl/dataplane/kernel/netlink"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// From linux/netfilter/nf_tables.h, which x/sys/unix does not have.
+const (
+	flowTableTable = 1 // NFTA_FLOWTABLE_TABLE
+	flowTableName  = 2
+	flowTableHook  = 3
+	flowTableFlags = 7
+
+	flowHookNum      = 1 // NFTA_FLOWTABLE_HOOK_NUM
+	flowHookPriority = 2
+	flowHookDevices  = 3
+	flowDeviceName   = 1 // NFTA_DEVICE_NAME
+)
+
+// flowTables reports whether the kernel has flow tables. It looks once.
+var flowTables = sync.OnceValue(func() bool { return probeFlowTables() == nil })
+
+// probeFlowTables lets the kernel check a flow table and the rule that adds to it, which loads the modules that they need, without adding them. Older kernels
+// refuse a flow table that takes the place of another one with the same device in one transaction.
+func probeFlowTables() error {
+	f := dataplane.FlowTable{Name: "probe"}
+	const table = "flowtable inet subctl-probe probe"
+	const hook = "{ hook ingress priority 0; devices = { lo }; }"
+	cmd := exec.Command("nft", "-c", "-f", "-")
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`add table inet subctl-probe
+add %[1]s %[2]s
+delete %[1]s
+add %[1]s %[2]s
+add chain inet subctl-probe probe { type filter hook forward priority 10; }
+add rule inet subctl-probe probe %[3]s
+`, table, hook, f.Rule()))
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("trying a flow table: %w: %s", err, strings.TrimSpace(problems.String()))
+	}
+	return nil
+}
+
+// flowTables returns the flow tables of the table. They are read each time, as the generation of nftables does not tell that the kernel has removed
+// a device from one, because the device is gone.
+func (s rulesets) flowTables() (out []dataplane.FlowTable, err error) {
+	msgs, err := s.ask(unix.NFT_MSG_GETFLOWTABLE, true, flowTableTable)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range msgs {
+		if f, table := flowTable(m); table == s.owner.Ruleset {
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(out, func(a, b dataplane.FlowTable) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// flowTable reads a flow table and the name of its table.
+func flowTable(m []byte) (f dataplane.FlowTable, table string) {
+	if m[0] != nfprotoInet {
+		return f, ""
+	}
+	for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
+		switch t {
+		case flowTableTable:
+			table = netlink.Text(v)
+		case flowTableName:
+			f.Name = netlink.Text(v)
+		case flowTableFlags:
+			f.Odd = f.Odd || binary.BigEndian.Uint32(v) != 0
+		case flowTableHook:
+			for t, v := range netlink.Attrs(v) {
+				switch t {
+				case flowHookNum, flowHookPriority: // NF_NETDEV_INGRESS is 0
+					f.Odd = f.Odd || binary.BigEndian.Uint32(v) != 0
+				case flowHookDevices:
+					for t, v := range netlink.Attrs(v) {
+						if t == flowDeviceName {
+							f.Devices = append(f.Devices, netlink.Text(v))
+						}
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(f.Devices)
+	return f, table
+}
+
+// From linux/netfilter/nfnetlink_conntrack.h, nf_conntrack_common.h and nf_conntrack_tcp.h, which x/sys/unix does not have.
+const (
+	ctaStatus          = 3
+	ctaFlagsOfRequests = 4       // CTA_PROTOINFO_TCP_FLAGS_ORIGINAL
+	ctaFlagsOfReplies  = 5       // CTA_PROTOINFO_TCP_FLAGS_REPLY
+	inFlowTable        = 1 << 14 // IPS_OFFLOAD
+	maxAckSet          = 0x20    // IP_CT_TCP_FLAG_MAXACK_SET
+)
+
+// mostReset bounds the memory of AcceptResets.
+const mostReset = 100_000
+
+// AcceptResets makes connection tracking of the calling thread's network namespace believe resets of the TCP connections in flow tables. It compares the number of
+// a reset with the last acknowledgement that it has seen. In a flow table it sees none: Linux 6.1 drops the reset of a connection of which more than 2 GiB have passed
+// meanwhile. So it forgets the last acknowledgement, until the next packet that passes the rules. The kernel does not tell for which connections it has done so already.
+func AcceptResets() error {
+	conn, err := netlink.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	forget := netlink.PutAttr(netlink.PutAttr(nil, ctaFlagsOfRequests, []byte{0, maxAckSet}), ctaFlagsOfReplies, []byte{0, maxAckSet})
+	forget = netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, forget)
+	var messages [][]byte
+	err = conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) {
+		if len(messages) < mostReset && isFastTCP(entry) {
+			messages = append(messages, netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, forget))
+		}
+	})
+	for _, m := range messages {
+		if err != nil {
+			break
+		}
+		if _, err = conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_ACK, m); netlink.Gone(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("changing conntrack entries of flow tables: %w", err)
+	}
+	return nil
+}
+
+// isFastTCP reports whether an entry is that of a TCP connection in a flow table.
+func isFastTCP(entry []byte) bool {
+	var status uint32
+	var flow dataplane.Flow
+	if len(entry) < unix.SizeofNlAttr {
+		return false
+	}
+	for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
+		switch {
+		case typ == ctaStatus && len(v) == 4:
+			status = binary.BigEndian.Uint32(v)
+		case typ == ctaTupleOrig:
+			flow, _ = parseTuple(v)
+		}
+	}
+	return status&inFlowTable != 0 && flow.Proto == protocol(unix.IPPROTO_TCP)
+}
