@@ -44,14 +44,14 @@ func (f *flows) Start(ctx context.Context) error {
 	return nil
 }
 
-// Observe implements Observer. It follows the prober's: when a gateway has failed, connections are about to move.
+// Observe implements Observer. It follows the prober's: when something has failed, connections take other gateways.
 func (f *flows) Observe(s *mesh.Snapshot) error {
 	counter, ok := f.Cabler().(dataplane.FlowCounter)
 	if !ok || !s.Standing.Active || s.Standing.Standby() || len(f.remote) == 0 {
 		f.last = mesh.Flows{}
 		return nil
 	}
-	if since := s.Now.Sub(f.readAt); since >= f.pause() || f.several && since >= drainingShare*f.took && failed(s.Health).After(f.readAt) {
+	if since := s.Now.Sub(f.readAt); since >= f.pause() || f.several && since >= drainingShare*f.took && f.failedSince(s) {
 		start := time.Now()
 		f.tolerate()
 		now, err := counter.Flows(f.remote, f.own, f.global)
@@ -75,14 +75,18 @@ func (f *flows) tolerate() {
 	}
 }
 
-// failed returns when the last target was found down that still is; the zero time if none is.
-func failed(health mesh.Healths) (last time.Time) {
-	for _, h := range health {
-		if h.Since.After(last) {
-			last = h.Since
+// afterFailure is the time after a failure after which connections are read again: to read them takes tens of milliseconds, for which other
+// failures, such as the other cables of the same gateway, would have to wait.
+const afterFailure = time.Second
+
+// failedSince reports whether a target has failed since the last count, afterFailure ago or earlier, and is still down.
+func (f *flows) failedSince(s *mesh.Snapshot) bool {
+	for _, h := range s.Health {
+		if at := h.Since.Add(afterFailure); !h.Since.IsZero() && at.After(f.readAt) && !at.After(s.Now) {
+			return true
 		}
 	}
-	return last
+	return false
 }
 
 // pause returns the time between two counts.
