@@ -49,7 +49,6 @@ func newCNFKernel() (cnf.Kernel, error) {
 		Neighbours:      kernel.Neighbours,
 		Watch:           kernel.WatchNetwork,
 		MarkConnections: kernel.MarkConnections,
-		AcceptResets:    kernel.AcceptResets,
 		Forward:         kernel.Forward,
 		Announce:        kernel.Announce,
 	}, nil

@@ -9,8 +9,6 @@ type Network struct {
 	Routes  []NetRoute  // of IPv4, of all tables except "local", in the order of the kernel
 	Rules   []NetRule   // of IPv4, in the order of the kernel
 	IPsec   Engine      // what handles IPsec packets
-	// FlowTables reports whether the kernel has flow tables (CONFIG_NF_FLOW_TABLE): see FlowTable.
-	FlowTables bool
 }
 
 // NetDevice is a device.

@@ -28,7 +28,7 @@ func ReadNetwork() (n dataplane.Network, err error) {
 		return n, fmt.Errorf("opening netlink socket: %w", err)
 	}
 	defer h.Close()
-	n.IPsec, n.FlowTables = ipsecEngine(), flowTables()
+	n.IPsec = ipsecEngine()
 	links, err1 := netlink.Whole(h.LinkList)
 	addrs, err2 := netlink.Whole(func() ([]vnl.Addr, error) { return h.AddrList(nil, vnl.FAMILY_ALL) })
 	routes, err3 := netlink.Whole(func() ([]vnl.Route, error) {

@@ -36,15 +36,7 @@ const (
 var inetHooks = []string{"prerouting", "input", "forward", "output", "postrouting"}
 
 func (s rulesets) list() ([]dataplane.Object, error) {
-	out, err := s.listTable(s.owner.Ruleset, &s.ipt.rulesetSeen, func() (dataplane.Object, error) { return s.read() })
-	if err != nil || len(out) == 0 {
-		return out, err
-	}
-	r := out[0].(dataplane.Ruleset)
-	if r.FlowTables, err = s.flowTables(); err != nil {
-		return nil, fmt.Errorf("listing the flow tables of table %s: %w", s.owner.Ruleset, err)
-	}
-	return []dataplane.Object{r}, nil
+	return s.listTable(s.owner.Ruleset, &s.ipt.rulesetSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
 // put runs one transaction: all of it takes effect, or nothing.

@@ -71,7 +71,7 @@ row's name (` + "`*bench*_test.go`, `*/leaks_*test.go`, `*/loss_linux_test.go`, 
 - "Of the same path by hand" compares two paths that exist at the same time, ours and one made by hand. They are measured in turns, for a
   fraction of a second each; the value is the median of the turns' ratios.
 - CPU time is the time that CPUs spent on the work. Other programs on the machine do not change it, unlike the time that passes.
-- Rows "in QEMU" are of a kernel with WireGuard, ESP and flow tables, in an emulated machine whose clock counts instructions: only their ratios
+- Rows "in QEMU" are of a kernel with WireGuard and ESP, in an emulated machine whose clock counts instructions: only their ratios
   mean anything.
 
 | what | value | quartiles | unit | target | holds |

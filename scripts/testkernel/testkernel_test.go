@@ -111,10 +111,9 @@ func TestChoose(t *testing.T) {
 	require.Equal(t, suites, choose(nil, "", ""))
 	require.Equal(t, []suite{{pkg: "./a", run: "X"}}, choose([]string{"./a"}, "X", ""))
 	require.Equal(t, []suite{{pkg: "./a", run: "^$", bench: "."}}, choose([]string{"./a"}, "", "."))
-	for i, s := range choose(nil, "", ".") {
-		require.Equal(t, suite{pkg: benchmarks[i].pkg, run: "^$", bench: benchmarks[i].bench}, s)
+	for _, s := range choose(nil, "", ".") {
+		require.Contains(t, benchmarks, s.pkg)
 	}
-	require.Equal(t, "Y", choose(nil, "", "Y")[0].bench)
 	require.NotEqual(t, "X", suites[0].run)
 }
 

@@ -42,8 +42,6 @@ type Kernel struct {
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// MarkConnections sets bits in the marks of connections that have other ones.
 	MarkConnections func(having, set uint32) error
-	// AcceptResets makes the kernel accept resets of connections in flow tables.
-	AcceptResets func() error
 	// Forward makes the kernel forward packets of devices.
 	Forward func(devices []string) error
 	// Announce tells the neighbours at a device that it has an IPv4 address.
@@ -80,8 +78,6 @@ type Agent struct {
 	claims   claims                    // likewise
 	choice   choice                    // likewise: the one by which unanswered connections were last routed
 	planned  dataplane.State           // likewise: by the last pass
-	resets   time.Time                 // likewise: when Kernel.AcceptResets was called last
-	slow     sync.Once                 // logs that the kernel has no flow tables
 
 	mu       sync.Mutex
 	ready    bool
@@ -194,11 +190,6 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 		return err
 	}
 	world := a.look(network)
-	if !world.FlowTables {
-		a.slow.Do(func() {
-			a.Log.Info("the kernel has no flow tables (CONFIG_NF_FLOW_TABLE): each packet of a connection passes the rules")
-		})
-	}
 	var names []string
 	for _, d := range network.Devices {
 		if !d.Loopback && d.Name != dataplane.CNFTunnelDevice { // the plan has its settings, which differ
@@ -213,9 +204,6 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	if steers(state, err) {
 		a.routed()
 		err = errors.Join(err, a.chooseAnew(choiceOf(config, world)))
-	}
-	if world.FlowTables {
-		err = errors.Join(err, a.acceptResets(time.Now()))
 	}
 	if err == nil || a.Ready() { // not before the kernel holds rules
 		err = errors.Join(err, a.Kernel.Forward(names))
@@ -239,19 +227,6 @@ func (a *Agent) routed() {
 			t.routed()
 		}
 	}
-}
-
-// resetsInterval is the minimum interval of calls of Kernel.AcceptResets, which reads all connections. There is a pass after resync at the latest: within that time, a
-// connection must not carry more than 2 GiB in one direction, or 1.7 Gbit/s, if it is then reset.
-const resetsInterval = 5 * time.Second
-
-// acceptResets calls Kernel.AcceptResets, unless it was called just now.
-func (a *Agent) acceptResets(now time.Time) error {
-	if now.Sub(a.resets) < resetsInterval {
-		return nil
-	}
-	a.resets = now
-	return a.Kernel.AcceptResets()
 }
 
 // end ends a pass, which has seen so many changes.

@@ -81,7 +81,7 @@ func runAgent(dir string) error {
 		Kernel: Kernel{
 			Target: func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) }, Network: kernel.ReadNetwork,
 			Connections: kernel.Connections, Neighbours: kernel.Neighbours, Watch: kernel.WatchNetwork,
-			MarkConnections: kernel.MarkConnections, AcceptResets: kernel.AcceptResets, Forward: kernel.Forward, Announce: kernel.Announce,
+			MarkConnections: kernel.MarkConnections, Forward: kernel.Forward, Announce: kernel.Announce,
 		},
 	})
 	a.linger = testLinger
