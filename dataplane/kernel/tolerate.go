@@ -14,13 +14,20 @@ import (
 
 var _ dataplane.FlowTolerator = (*Host)(nil)
 
+// mostTolerated bounds the time that one call takes, to some tens of milliseconds: other clusters decide how many connections there are. The others
+// follow with the next calls.
+const mostTolerated = 2000
+
 // Tolerate implements dataplane.FlowTolerator. The flag that it sets is the one that the kernel gives connections of which it has not seen the beginning
 // (tcp_new in net/netfilter/nf_conntrack_proto_tcp.c). The sysctl nf_conntrack_tcp_be_liberal would change all connections of the node.
 func (h *Host) Tolerate(networks []netip.Prefix) error {
-	in := dataplane.Within(networks)
+	in, n := dataplane.Within(networks), 0
 	err := changeEntries(h.conn, ctNew, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) []byte {
 		t, ok := parseTracked(entry)
-		if !ok || t.Proto != protocol(unix.IPPROTO_TCP) || !translated(t) || !in(t.Src.Addr()) && !in(t.Dst.Addr()) || liberal(entry) {
+		if !ok || t.Proto != protocol(unix.IPPROTO_TCP) || t.State != dataplane.TCPEstablished || !translated(t) || !in(t.Src.Addr()) && !in(t.Dst.Addr()) || liberal(entry) {
+			return nil
+		}
+		if n++; n > mostTolerated {
 			return nil
 		}
 		flags := []byte{tcpLiberal, tcpLiberal} // struct nf_ct_tcp_flags: the flags, and which of them change
