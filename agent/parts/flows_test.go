@@ -58,7 +58,7 @@ func TestFlowCount(t *testing.T) {
 	require.Equal(t, flowsAtLeast, f.pause())
 }
 
-// Connections can come back to a gateway of several: those that exist when they are counted, and soon after something has failed.
+// A gateway tolerates connections that come back whenever it counts connections, and soon after something has failed. A cluster's only gateway does not.
 func TestFlowsComeBack(t *testing.T) {
 	kernel := &flowKernel{}
 	f := newFlows(Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel }})

@@ -82,7 +82,7 @@ func forgetPathMTUs(t *testing.T, s *scene, _ string) {
 	}
 }
 
-// narrowRoute is a route for packets that are smaller than those of the flows, which have 1228 bytes.
+// narrowRoute matches a route whose MTU is smaller than the packets of the flows, 1228 bytes.
 var narrowRoute = regexp.MustCompile(`(?m)^.* mtu (\d{1,3}|1[01]\d\d|12[0-2]\d)\b.*$`)
 
 func dropNothing(t *testing.T, _ *scene, victim string) { on(t, victim, "nft delete "+faultTable) }

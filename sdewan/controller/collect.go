@@ -64,8 +64,8 @@ func (c *collector) Start(ctx context.Context) error {
 	return nil
 }
 
-// collect asks all CNFs once, except those that are being asked as they have new pods. Those that take too long, as many others do not answer, keep what is
-// known of them.
+// collect asks all CNFs once, except those that are being asked already because they have new pods. It stops after two periods: what was known of CNFs that
+// it has not reached by then stays.
 func (c *collector) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.o.StatusPeriod)
 	defer cancel()

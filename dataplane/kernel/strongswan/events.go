@@ -69,7 +69,8 @@ func (n *negotiator) heard(e vici.Event) {
 	}
 }
 
-// endsOwn reports whether a child-updown event is the end of a tunnel that this end initiates. Ends that others initiate, such as those of a hub, need not look.
+// endsOwn reports whether a child-updown event is the end of a tunnel that this end initiates. After the end of any other tunnel, such as that of an edge at its hub, this end
+// has nothing to do.
 func endsOwn(m *vici.Message) bool {
 	if str(m, "up") == "yes" {
 		return false

@@ -73,7 +73,7 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// A tunnel that has lasted is forgotten, and so are those of earlier settings.
+// The waits of a tunnel that has lasted are forgotten, and those of earlier settings, too.
 func TestWaitsAreForgotten(t *testing.T) {
 	n := &negotiator{waits: map[initiation]*wait{}, problems: map[string]Problem{}}
 	now := time.Now()

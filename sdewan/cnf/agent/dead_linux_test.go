@@ -7,24 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"subctl/internal/nstest"
-	"subctl/sdewan/rest"
-
 	"github.com/stretchr/testify/require"
 )
 
 // Of the connections that a policy spreads, none takes an uplink that is known to be dead: neither a new one, nor one that has had no answer through it before,
 // nor one that begins when only the link of the uplink is back.
 func TestTrafficDeadUplink(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		config func(*rest.Config)
-		from   func(s *site) *nstest.NS
-	}{
-		{"routed", func(*rest.Config) {}, func(s *site) *nstest.NS { return s.lan }},
-		{"masqueraded", masquerade, func(s *site) *nstest.NS { return s.lan }},
-		{"of the CNF itself", masquerade, func(s *site) *nstest.NS { return s.cnf }},
-	} {
+	for _, test := range origins {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSite(t)
 			s.far.Run("ip route add 10.244.0.0/24 via 10.1.0.1")

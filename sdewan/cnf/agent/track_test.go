@@ -92,7 +92,7 @@ func TestTrackerWaitsForRoutes(t *testing.T) {
 	require.NotEmpty(t, tr.due)
 }
 
-// A round tells nothing if the device has changed since the round began: no failure of before counts, and no success makes an uplink online.
+// If the device has changed since a round began, the result of the round is ignored, whether it failed or succeeded.
 func TestTrackerForgetsOldRounds(t *testing.T) {
 	u := sdewan.DefaultUplink
 	u.TrackIPs, u.Up, u.Down = []netip.Addr{netip.MustParseAddr("192.0.2.1")}, 3, 1

@@ -17,18 +17,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// origins are where connections through uplinks come from, with what the configuration needs for them.
+var origins = []struct {
+	name   string
+	config func(*rest.Config)
+	from   func(s *site) *nstest.NS
+}{
+	{"routed", func(*rest.Config) {}, func(s *site) *nstest.NS { return s.lan }},
+	{"masqueraded", masquerade, func(s *site) *nstest.NS { return s.lan }},
+	{"of the CNF itself", masquerade, func(s *site) *nstest.NS { return s.cnf }},
+}
+
 // A connection that was moved to an uplink through which nobody answers returns when the better uplink does, although its retries keep the kernel
 // from forgetting it. One that has answers stays.
 func TestTrafficUnanswered(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		config func(*rest.Config)
-		from   func(s *site) *nstest.NS
-	}{
-		{"routed", func(*rest.Config) {}, func(s *site) *nstest.NS { return s.lan }},
-		{"masqueraded", masquerade, func(s *site) *nstest.NS { return s.lan }},
-		{"of the CNF itself", masquerade, func(s *site) *nstest.NS { return s.cnf }},
-	} {
+	for _, test := range origins {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSite(t)
 			s.far.Run("ip route add 10.244.0.0/24 via 10.1.0.1")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A flow that ends still takes the answers on their way. It soon gives up on those that were lost.
+// When a flow ends, it waits for the answers that are on their way, but not long for those that were lost.
 func TestAwaitAnswers(t *testing.T) {
 	const few = 5 * lookEvery
 	for name, c := range map[string]struct {
