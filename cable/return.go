@@ -15,8 +15,8 @@ import (
 // cluster stays with one gateway as well. Each gateway has a mark, a table with a
 // route to the gateway for marked packets, and a next hop group of its own.
 //
-// When a gateway fails, only its group changes: it then has the other gateways, through which its plain
-// connections continue.
+// When a gateway fails, only its group changes on a worker: it then has the other gateways, through which its plain
+// connections continue. On a gateway, the group goes: they continue through its own cables.
 //
 // A cluster with one gateway node needs none of this.
 func (n Intra) returns(s dataplane.State) error {
@@ -40,7 +40,8 @@ func (n Intra) returns(s dataplane.State) error {
 	table := dataplane.Returns{
 		Table: dataplane.RouteOwner.Returns, Dev: dataplane.IntraDevice, Mask: dataplane.ReturnMask,
 	}
-	if n.isGateway() {
+	gateway := n.isGateway()
+	if gateway {
 		table.Cables = dataplane.GatewayOwner.DeviceNames() // it sends new connections over cables of its own
 	} else {
 		share = shares(own)
@@ -62,7 +63,7 @@ func (n Intra) returns(s dataplane.State) error {
 		if active && !quiet {
 			through = solely(is.hop) // also if it is drained: nobody else can translate the replies back
 		}
-		if len(through) == 0 {
+		if len(through) == 0 || gateway && (!active || is.down) {
 			continue
 		}
 		to := group(NexthopID(dataplane.ReturnGroupID, ip), through)

@@ -35,6 +35,15 @@ func lines(s dataplane.State, word string) (out []string) {
 	return out
 }
 
+// after returns what follows a text in each line.
+func after(text string, lines []string) (out []string) {
+	for _, line := range lines {
+		_, rest, _ := strings.Cut(line, text)
+		out = append(out, rest)
+	}
+	return out
+}
+
 func TestReturns(t *testing.T) {
 	one, two, three, worker := gatewayNode(1), gatewayNode(2), gatewayNode(3), gatewayNode(9)
 	toAll := []string{
@@ -121,14 +130,16 @@ func TestReturns(t *testing.T) {
 		s := returnPath(t, one, one, two)
 		require.Equal(t, []string{
 			"ip nexthop replace id 756154370 group 538050562,1",
-			"ip nexthop replace id 756154371 group 538050562,1",
-			"ip route replace 0.0.0.0/0 table 191 nhid 756154371",
-			"ip route replace throw 10.0.0.0/16 table 191",
 			"ip route replace 0.0.0.0/0 table 217 nhid 756154370",
 			"ip route replace throw 10.0.0.0/16 table 217",
-			"ip rule add pref 99 fwmark 0x1f/0x3f lookup 191",
 			"ip rule add pref 99 fwmark 0x39/0x3f lookup 217",
-		}, routing(s), "its own mark is for others")
+		}, routing(s), "its own mark is for others, and it has cables where a gateway has failed")
+		require.Equal(t, []string{
+			`marked iifname "vx-submariner" ether saddr 02:73:f0:12:00:02 ct mark and 0x3f == 0x39 accept'`,
+			`marked iifname "vx-submariner" ether saddr 02:73:f0:12:00:03 ct mark and 0x3f == 0x1f accept'`,
+		}, after("submariner-route-return ", lines(s, "marked iifname \"vx-submariner\"")), "nothing goes back to its sender")
+		two.Down = true
+		require.Empty(t, routing(returnPath(t, one, one, two)), "it has cables of its own, also if no other gateway answers")
 		require.NotContains(t, s.String(), "02:73:f0:12:00:01")
 		require.NotContains(t, s.String(), "goto chosen", "it uses its own cables")
 		require.Contains(t, s.String(), `marked iifname "vxlan-tunnel" goto arrived`)

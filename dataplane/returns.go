@@ -20,6 +20,9 @@ const ReturnsPriority = -150
 // packet in the original direction. So a connection that continues through another gateway is
 // answered through that one.
 //
+// A reply does not go back to the gateway that has just sent it: that one remembers no gateway for the connection, or this
+// one, and the packet would go round in circles.
+//
 // An ICMP error that belongs to a connection does not change the connection's mark: it may take another
 // way than the connection. If it goes in the direction of the replies, it gets their mark, as the
 // gateway translates the packet inside it, too.
@@ -141,6 +144,9 @@ func (r Returns) Rules() (rules []ReturnsRule) {
 		add(ReturnsRule{Chain: ReturnsMarked, Original: true, Accept: true})
 	}
 	for _, g := range r.Gateways {
+		if len(r.Cables) > 0 {
+			add(ReturnsRule{Chain: ReturnsMarked, IIF: r.Dev, MAC: g.MAC, Mark: g.Mark, Accept: true})
+		}
 		add(ReturnsRule{Chain: ReturnsMarked, Mark: g.Mark, Packet: true, Value: g.Mark})
 		left := sum
 		if sum -= g.Weight; g.Weight == 0 {
