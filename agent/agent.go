@@ -84,7 +84,7 @@ type agent struct {
 	ask  func()          // asks for a call of reroute; nil if nobody follows
 	next *time.Timer     // asks when the last plan is to be made again
 	last *mesh.Snapshot  // of the last plan; nil if there is none
-	held dataplane.State // what the node was last seen to hold, as far as dataplane.Ahead compares it; nil if it may differ
+	held dataplane.State // what the last sync left, for dataplane.Ahead; nil if that is unknown
 
 	books      books
 	scope      scope

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +130,40 @@ func TestRerouteAhead(t *testing.T) {
 	require.NoError(t, err)
 	w.run(t)
 	require.Empty(t, dataplane.Diff(got, w.plan.State))
+}
+
+// A cable that can never be set up does not delay what follows the probes of other cables.
+func TestRerouteAheadBesideFailure(t *testing.T) {
+	var done []string
+	kernel := &dataplanetest.Fake{Refuse: func(o dataplane.Object) error {
+		if o.Key() == (dataplane.Key{Kind: dataplane.KindLink, Name: northDevice}) {
+			return errors.New(portTaken)
+		}
+		return nil
+	}}
+	w := newWorld(t, mesh.Gateway(), "two-active-gateways")
+	w.withNorth(t)
+	w.Kernel.Target = func(dataplane.Owner) (dataplane.Target, error) { return watched{kernel, &done}, nil }
+	w.run(t)
+	down := ""
+	for name, target := range w.plan.Probes.Targets {
+		if target.Fast && strings.HasPrefix(name, "submariner-cable-west-") {
+			w.health[name] = mesh.Health{Status: submarinerv1.Connected}
+			down = name
+		}
+	}
+	require.NotEmpty(t, down)
+	w.run(t)
+	for _, status := range []submarinerv1.ConnectionStatus{submarinerv1.ConnectionError, submarinerv1.Connected} {
+		w.health[down] = mesh.Health{Status: status}
+		done = nil
+		w.reroute(t.Context())
+		require.Greater(t, len(done), 1)
+		require.Contains(t, done[0], "+ ip nexthop replace id ")
+		require.Contains(t, done[0], " group ")
+		require.NotContains(t, done[1:], done[0], "it is done once")
+		require.Contains(t, strings.Join(done, "\n"), northDevice, "the other cable is tried all the time")
+	}
 }
 
 // Connections that wait for a gateway which does not answer do so no longer than they are to: the next loop does not wait for a change.

@@ -48,9 +48,7 @@ func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
 func (a *agent) syncOwn(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
 	a.held = nil
 	done, err := a.syncOwner(ctx, a.Role.Owner, p.State)
-	if err == nil {
-		a.held = p.State.Grouped()
-	}
+	a.held = dataplane.Held(p.State, err)
 	return done, err
 }
 

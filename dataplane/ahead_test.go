@@ -1,12 +1,16 @@
 package dataplane_test
 
 import (
+	"context"
+	"errors"
+	"maps"
 	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"subctl/dataplane"
+	"subctl/dataplane/dataplanetest"
 )
 
 // Before the kernel is read, a group loses the gateway that does not answer, or gets it back. Nothing else is changed then.
@@ -47,7 +51,7 @@ func TestAhead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			held, want := state(t, append(test.held, device, vtep, rule)...), state(t, append(test.want, device, vtep, rule)...)
-			got := dataplane.Ahead(held.Grouped(), want)
+			got := dataplane.Ahead(dataplane.Held(held, nil), want)
 			if !test.turns {
 				require.Empty(t, got)
 				return
@@ -56,4 +60,74 @@ func TestAhead(t *testing.T) {
 			require.Equal(t, []dataplane.Op{{Old: held[g], New: want[g]}}, got)
 		})
 	}
+}
+
+// An object that cannot be put or removed keeps only its own groups as they are.
+func TestAheadBesideFailure(t *testing.T) {
+	at := func(id uint32) dataplane.Nexthop {
+		return dataplane.Nexthop{ID: id, Via: netip.AddrFrom4([4]byte{241, 18, 0, byte(id)}), Dev: device.Name}
+	}
+	of := func(id uint32, hops ...uint32) (g dataplane.Group) {
+		g.ID = id
+		for _, h := range hops {
+			g.Members = append(g.Members, dataplane.Member{ID: h, Weight: 1})
+		}
+		return g
+	}
+	to := func(dst string, group uint32) dataplane.Route {
+		return dataplane.Route{Table: 100, Dst: netip.MustParsePrefix(dst), Group: group}
+	}
+	const west, north = "10.1.0.0/16", "10.2.0.0/16"
+	with := func(objs ...dataplane.Object) dataplane.State {
+		return state(t, append(objs, device, vtep, at(3), at(4), of(9, 3, 4), to(west, 9))...)
+	}
+	for name, test := range map[string]struct {
+		before, want dataplane.State
+		fails        dataplane.Object
+		turns        bool
+	}{
+		"nothing fails":                         {with(), with(), nil, true},
+		"another next hop is refused":           {with(), with(at(5), of(10, 5), to(north, 10)), at(5), true},
+		"the next hop of a detour is refused":   {with(), with(at(5)), at(5), true},
+		"another group stays":                   {with(at(5), of(10, 5)), with(at(5)), of(10, 5), true},
+		"a next hop of the group is refused":    {dataplane.State{}, with(), at(4), false},
+		"the group is refused":                  {state(t, device, vtep, at(3), at(4), of(9, 4), to(west, 9)), with(), of(9), false},
+		"a route stays, and leads to the group": {with(to(north, 9)), with(), to(north, 9), false},
+		"a route leads to the group, still":     {with(of(10, 3), to(north, 9)), with(of(10, 3), to(north, 10)), to(north, 9), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &dataplanetest.Fake{}
+			_, err := dataplane.Sync(t.Context(), f, test.before)
+			require.NoError(t, err)
+			target := stubborn{Fake: f}
+			if test.fails != nil {
+				target.keeps, f.Refuse = test.fails.Key(), refusing(test.fails.Key(), errors.New("not this one"))
+			}
+			_, err = dataplane.Sync(t.Context(), target, test.want)
+			require.Equal(t, test.fails != nil, err != nil, err)
+			next := maps.Clone(test.want)
+			next[of(9).Key()] = of(9, 3)
+			ops := dataplane.Ahead(dataplane.Held(test.want, err), next)
+			if !test.turns {
+				require.Empty(t, ops)
+				return
+			}
+			require.Equal(t, []dataplane.Op{{Old: of(9, 3, 4), New: of(9, 3)}}, ops)
+		})
+	}
+}
+
+// What a Sync that was cut off has left is not known, so nothing is done ahead of the next one.
+func TestHeldIsUnknown(t *testing.T) {
+	f, want := &dataplanetest.Fake{}, all(t)
+	_, err := dataplane.Sync(t.Context(), f, want)
+	require.NoError(t, err)
+	require.NotNil(t, dataplane.Held(want, err))
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = dataplane.Sync(ctx, f, want)
+	require.Nil(t, dataplane.Held(want, err))
+	f.ObserveErr = errors.New("netlink")
+	_, err = dataplane.Sync(t.Context(), f, want)
+	require.Nil(t, dataplane.Held(want, err))
 }

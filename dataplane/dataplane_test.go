@@ -99,7 +99,7 @@ func TestHostileGroupPassesOn(t *testing.T) {
 				for _, op := range dataplane.Diff(nil, plans[0]) {
 					require.NoError(t, f.Apply(t.Context(), op))
 				}
-				ahead := dataplane.Ahead(plans[0].Grouped(), plans[1])
+				ahead := dataplane.Ahead(dataplane.Held(plans[0], nil), plans[1])
 				for _, op := range append(ahead, dataplane.Diff(plans[0], plans[1])...) {
 					require.NoError(t, f.Apply(t.Context(), op))
 					now, err := f.Observe(t.Context())

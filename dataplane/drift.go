@@ -33,6 +33,8 @@ type DriftError struct {
 	// Affected has, for every wanted object that fails or depends on one that does, directly
 	// or not, the Failures because of which it does. Everything else is held as wanted.
 	Affected map[Key][]*Failure
+
+	leading State // see Held
 }
 
 // Error implements error.
@@ -54,9 +56,9 @@ func (d *DriftError) Unwrap() []error {
 	return out
 }
 
-// drift returns what follows from the steps that are still to be taken, and the failures
-// of the last attempt to take them.
-func drift(want State, left []Op, failed map[Key]error) *DriftError {
+// drift returns what follows from the steps that are still to be taken from have, which was observed, to want, and the
+// failures of the last attempt to take them.
+func drift(have, want State, left []Op, failed map[Key]error) *DriftError {
 	failure := func(op Op) *Failure {
 		if err := failed[op.key()]; err != nil {
 			return &Failure{op.key(), err}
@@ -91,5 +93,6 @@ func drift(want State, left []Op, failed map[Key]error) *DriftError {
 		}
 	}
 	d.Failures = append(d.Failures, remaining...)
+	d.leading = d.sound(have.leading(), want)
 	return d
 }

@@ -170,7 +170,7 @@ const maxPasses = 3
 func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
 	failed := map[Key]error{}
 	for range maxPasses {
-		ops, err := difference(ctx, t, want)
+		_, ops, err := difference(ctx, t, want)
 		if err != nil || len(ops) == 0 {
 			return done, err
 		}
@@ -188,11 +188,11 @@ func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
 			break // trying again at once would have the same result
 		}
 	}
-	left, err := difference(ctx, t, want)
+	have, left, err := difference(ctx, t, want)
 	if err != nil || len(left) == 0 {
 		return done, err
 	}
-	return done, drift(want, left, failed)
+	return done, drift(have, want, left, failed)
 }
 
 // changes returns the kinds of the objects that steps may change; none if that may be any kind.
@@ -252,13 +252,12 @@ func holds(ctx context.Context, t Target, want State, kinds []Kind) (bool, error
 	return n == len(have), nil
 }
 
-// difference returns the steps from what t holds to want.
-func difference(ctx context.Context, t Target, want State) ([]Op, error) {
-	have, err := t.Observe(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("observing dataplane: %w", err)
+// difference returns what t holds, and the steps from there to want.
+func difference(ctx context.Context, t Target, want State) (have State, ops []Op, err error) {
+	if have, err = t.Observe(ctx); err != nil {
+		return nil, nil, fmt.Errorf("observing dataplane: %w", err)
 	}
-	return Diff(have, want), nil
+	return have, Diff(have, want), nil
 }
 
 // pass takes steps, and returns those that it took, and the failures of the others. It

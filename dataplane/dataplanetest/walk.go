@@ -18,8 +18,8 @@ import (
 const NodeIP = "172.18.0.2"
 
 // Walk makes target hold random states of dataplane.GatewayOwner, with tables of dataplane.RouteOwner.Returns, one after the other, which
-// depend on seed: any plan may follow any other. It requires that each State is reached, that
-// a second Sync finds nothing to do, and that nothing is left in the end. On a real kernel
+// depend on seed: any plan may follow any other, also after steps that failed. It requires that each State is reached, that
+// a second Sync finds nothing to do, that Ahead is right about what the target holds, and that nothing is left in the end. On a real kernel
 // the node must have the address NodeIP, and no other agent.
 func Walk(t testing.TB, target dataplane.Target, seed uint64, steps int) {
 	t.Helper()
@@ -34,7 +34,7 @@ func WalkCNF(t testing.TB, target dataplane.Target, seed uint64, steps int) {
 
 func walk(t testing.TB, target dataplane.Target, seed uint64, steps int, randomState func(*rand.Rand) dataplane.State) {
 	t.Helper()
-	ctx, r := context.Background(), rand.New(rand.NewPCG(seed, 0))
+	ctx, r, faults := context.Background(), rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
 	before := dataplane.State{}
 	for step := range steps {
 		want := randomState(r)
@@ -42,8 +42,9 @@ func walk(t testing.TB, target dataplane.Target, seed uint64, steps int, randomS
 			want = dataplane.State{}
 		}
 		say := func() string { return fmt.Sprintf("seed %d, step %d\nfrom\n%vto\n%v", seed, step, before, want) }
-		for _, op := range dataplane.Ahead(before.Grouped(), want) {
-			_ = target.Apply(ctx, op) // it may fail, and changes nothing of the result
+		ahead(t, target, dataplane.Held(before, nil), want, say)
+		if faults.IntN(4) == 0 {
+			syncFaulty(t, target, faults, before, want, say)
 		}
 		if _, err := dataplane.Sync(ctx, target, want); err != nil {
 			require.NoError(t, err, say())
