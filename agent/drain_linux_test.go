@@ -26,7 +26,7 @@ func flowsThrough(t *testing.T, gw *nstest.NS, remote string) (n int) {
 		h, err := kernel.New(dataplane.GatewayOwner)
 		require.NoError(t, err)
 		defer h.Close()
-		flows, err := h.Flows([]netip.Prefix{netip.MustParsePrefix(remote)}, nil, nil)
+		flows, err := h.Flows(dataplane.FlowQuery{Networks: []netip.Prefix{netip.MustParsePrefix(remote)}})
 		require.NoError(t, err)
 		n = flows.Count
 	})

@@ -281,7 +281,7 @@ func TestHostilePorts(t *testing.T) {
 		h, err := kernel.New(dataplane.GatewayOwner)
 		require.NoError(t, err)
 		defer h.Close()
-		flows, err = h.Flows(nil, nil, east.plans[[2]string{"gw", "gateway"}].Mesh.Membership.Own.Global)
+		flows, err = h.Flows(dataplane.FlowQuery{Sources: east.plans[[2]string{"gw", "gateway"}].Mesh.Membership.Own.Global})
 		require.NoError(t, err)
 	})
 	require.NotEmpty(t, flows.Sources)

@@ -9,17 +9,20 @@ import (
 
 // FlowCounter counts connections, as the kernel tracks them.
 type FlowCounter interface {
-	// Flows returns the connections from and to addresses in networks, whose other end is not in except, and the use of the
-	// addresses in sources to which the sources of connections are translated.
-	Flows(networks, except, sources []netip.Prefix) (Flows, error)
+	// Flows reads all connections once. It may run beside all other methods of a Target, which do not wait for it; only one call of it may run at
+	// a time.
+	Flows(q FlowQuery) (Flows, error)
 }
 
-// FlowTolerator lets connections come back to a gateway after another one has carried a part of them.
-type FlowTolerator interface {
-	// Tolerate makes connection tracking accept all packets of the TCP connections from and to addresses in networks that this node translates.
+// FlowQuery specifies which connections Flows returns: those from and to addresses in Networks, whose other end is not in Except, and the use of the
+// addresses in Sources to which the sources of connections are translated.
+type FlowQuery struct {
+	Networks, Except, Sources []netip.Prefix
+	// Tolerate lets connections come back to a gateway after another one has carried a part of them: it makes connection tracking accept all packets
+	// of the TCP connections from and to addresses in Networks that this node translates.
 	// Otherwise it considers those invalid, and does not translate them, that acknowledge bytes which another gateway has carried.
 	// Both ends check what they receive, as always.
-	Tolerate(networks []netip.Prefix) error
+	Tolerate bool
 }
 
 // MaxFlows is the maximum number of connections that Flows lists.
@@ -31,6 +34,8 @@ type Flows struct {
 	Count   int
 	Some    []Flow      // sorted, at most MaxFlows
 	Sources []SourceUse // the fullest first, at most MaxSources
+	// Rigid is the reason why FlowQuery.Tolerate had no effect on some connections; nil if it had.
+	Rigid error
 }
 
 // Flow is a connection as its first packet had it.

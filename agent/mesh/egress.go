@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -35,19 +36,25 @@ func egressUses(sources []dataplane.SourceUse) (out []submarinerv1.EgressUse) {
 	return out
 }
 
-// egressConditions returns the conditions of the addresses that pods have as their source, given Accepted.announcedTwice. Their messages
-// have no number of connections, as each change of a message is an Event.
-func egressConditions(s Snapshot, twice []string, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
+// egressConditions returns the conditions of the addresses that pods have as their source, in the plan m. Their messages
+// have no number of connections, as each change of a message is an Event. While the use of the addresses of an active gateway is not known, as after a
+// restart of its agent, ConditionEgressPorts stays as it was: otherwise it would be an Event again.
+func egressConditions(s Snapshot, m *Mesh, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
 	var scarce []string
 	for _, u := range egressUses(s.Flows.Sources) {
 		if u.Scarce() {
 			scarce = append(scarce, fmt.Sprintf("%s has few ports left for %s: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most", u.Address, u.Busiest))
 		}
 	}
+	if s.Standing.Active && !s.Standing.Standby() && len(m.Cables.Wanted) > 0 && !s.Flows.Known {
+		if c := meta.FindStatusCondition(was, ConditionEgressPorts); c != nil {
+			out = append(out, *c)
+		}
+	}
 	if len(scarce) > 0 {
 		out = append(out, condition(was, ConditionEgressPorts, false, reasonScarce, clip(strings.Join(scarce, "\n")), now))
 	}
-	if len(twice) > 0 {
+	if twice := m.Accepted.announcedTwice(m.Membership.Endpoints); len(twice) > 0 {
 		out = append(out, condition(was, ConditionEgressDistinct, false, reasonSameAddress, clip(strings.Join(twice, "\n")), now))
 	}
 	return out

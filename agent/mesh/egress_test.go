@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -37,6 +38,25 @@ func TestEgressPorts(t *testing.T) {
 	s.Flows = Flows{}
 	gw, _ := reported(t, s)
 	require.Empty(t, gw.Status.GlobalEgress, "unknown")
+
+	before := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
+	before.Status.Conditions = []metav1.Condition{{Type: ConditionEgressPorts, Status: metav1.ConditionFalse, Reason: reasonScarce, Message: messages[0]}}
+	for name, test := range map[string]struct {
+		standing Standing
+		flows    Flows
+		stays    bool
+	}{
+		"the next agent has not counted yet": {Standing{Active: true}, Flows{}, true},
+		"it has counted, and there is room":  {Standing{Active: true}, Flows{Known: true}, false},
+		"it is not active":                   {Standing{}, Flows{}, false},
+	} {
+		s.Standing, s.Flows = test.standing, test.flows
+		gw, _ := reported(t, s.with(before))
+		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressPorts)
+		if require.Equal(t, test.stays, c != nil, name); c != nil {
+			require.Equal(t, messages[0], c.Message)
+		}
+	}
 }
 
 // The same address in the Endpoints of two gateways is reported, whether they are of this cluster or of another one. Standbys do not count.

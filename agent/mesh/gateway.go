@@ -194,7 +194,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		if s.KeysErr != nil {
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
-		g.Status.Conditions = append(g.Status.Conditions, egressConditions(s, m.Accepted.announcedTwice(m.Membership.Endpoints), was, o.Now)...)
+		g.Status.Conditions = append(g.Status.Conditions, egressConditions(s, m, was, o.Now)...)
 		g.Status.LocalEndpoint = m.Offer.endpoint().Spec
 		if m.Offer.Translates.Health.IsValid() {
 			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Offer.Translates.Health.String())

@@ -111,6 +111,8 @@ type Health struct {
 	// Of a target that is Fast, when it was found down, and by what: "ping", "echo" or "large echo".
 	Since time.Time
 	By    string
+	// Back is when a target that is Fast last answered again after it was down; the zero time if it was not.
+	Back time.Time
 	// Flaps specifies that it had answered again for less than Steady before that.
 	Flaps bool
 	RTT   RTT

@@ -49,7 +49,6 @@ type fast struct {
 	every   time.Duration // between two probes: see mesh.Probes.FastEvery
 	longest time.Duration // the longest recent round trip time
 	good    int           // answers in a row since the last probe whose answer was overdue
-	back    time.Time     // when it answered again after it was down; the zero time if it was not
 }
 
 // newFast returns what is known of a target whose first probe is due at a time.
@@ -166,7 +165,7 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 		return false
 	}
 	g.health.Status, g.health.Message, g.health.Since, g.health.By = submarinerv1.ConnectionError, why, now, by
-	g.health.Flaps = now.Sub(g.fast.back) < mesh.Steady
+	g.health.Flaps = now.Sub(g.health.Back) < mesh.Steady
 	return true
 }
 

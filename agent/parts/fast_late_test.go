@@ -67,18 +67,24 @@ func TestRTTWithoutReading(t *testing.T) {
 	})
 }
 
-// A target flaps that is down shortly after it has come back, but not one that is down for the first time, or after a long time.
+// A target that comes back is known to have done so, and when. It flaps if it is down after that, but not if it is down for the first time, or after a long time.
 func TestFlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
-		for _, step := range []struct {
+		for i, step := range []struct {
 			up    time.Duration
 			flaps bool
 		}{{time.Second, false}, {time.Second, true}, {2 * mesh.Steady, false}, {mesh.Steady / 2, true}} {
 			w.lose = func(mesh.Target, asked) bool { return false }
 			w.run(func() bool { return w.status() == submarinerv1.Connected })
+			back := time.Now()
 			require.False(t, w.health()["west"].Flaps)
 			w.run(after(step.up))
+			if i > 0 {
+				require.Equal(t, back, w.health()["west"].Back)
+			} else {
+				require.Zero(t, w.health()["west"].Back, "it was not down before")
+			}
 			w.lose = func(mesh.Target, asked) bool { return true }
 			w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
 			require.Equal(t, step.flaps, w.health()["west"].Flaps)

@@ -35,7 +35,7 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 		return false
 	}
 	if g.health.Status == submarinerv1.ConnectionError {
-		g.fast.back = now
+		g.health.Back = now
 	}
 	g.health.Status, g.health.Message, g.health.Since, g.health.By, g.health.Flaps = submarinerv1.Connected, "", time.Time{}, "", false
 	return true

@@ -3,26 +3,37 @@ package parts
 import (
 	"context"
 	"log/slog"
-	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"subctl/agent/mesh"
 	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/alarm"
+	"subctl/internal/wake"
 )
 
 // flows adds to snapshots how many connections of pods pass this gateway, and the use of the addresses to which it translates their sources.
+// If the cluster has other gateways, it also lets connections come back that one of them has carried.
+//
+// Only Start's goroutine reads connections: that can take seconds, in which the loop must be able to take a gateway that has failed out of use.
 type flows struct {
 	Options
-	remote, own, global []netip.Prefix // as of the last plan
-	draining, several   bool
+	wake   wake.Signal // the time of the next reading may have changed
+	failed alarm.Alarm // to count
+	rigid  alarm.Alarm // to let connections come back
 
-	last   mesh.Flows
-	readAt time.Time
-	took   time.Duration // the last count
-	failed alarm.Alarm   // to count
-	rigid  alarm.Alarm   // to tolerate
+	mu       sync.Mutex            // held for moments only
+	kernel   dataplane.FlowCounter // nil while this gateway carries no connections of others
+	query    dataplane.FlowQuery   // as of the last plan; its prefixes are never changed in place
+	draining bool
+	changes  changes
+	last     mesh.Flows
+	readAt   time.Time     // when the last reading began
+	took     time.Duration // the last reading
+	dropped  bool          // there is no result, because what is counted is another
+	version  int           // of what is counted
 }
 
 // Counting reads all conntrack entries of the node, of which there may be hundreds of thousands. So it is done this often,
@@ -36,57 +47,53 @@ const (
 	drainingShare = 25
 )
 
-func newFlows(o Options) *flows { return &flows{Options: o} }
-
-// Start waits until ctx is done: the connections are counted with a snapshot.
-func (f *flows) Start(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
-// Observe implements Observer. It follows the prober's: when something has failed, connections take other gateways.
-func (f *flows) Observe(s *mesh.Snapshot) error {
-	counter, ok := f.Cabler().(dataplane.FlowCounter)
-	if !ok || !s.Standing.Active || s.Standing.Standby() || len(f.remote) == 0 {
-		f.last = mesh.Flows{}
-		return nil
-	}
-	if since := s.Now.Sub(f.readAt); since >= f.pause() || f.several && since >= drainingShare*f.took && f.failedSince(s) {
-		start := time.Now()
-		f.tolerate()
-		now, err := counter.Flows(f.remote, f.own, f.global)
-		f.readAt, f.took, f.last = s.Now, time.Since(start), mesh.Flows{}
-		if err == nil {
-			f.last = mesh.Flows{Known: true, Count: now.Count, Sources: now.Sources, At: s.Now}
-			for _, flow := range now.Some {
-				f.last.Some = append(f.last.Some, flow.String())
-			}
-		}
-		f.failed.Report(f.Log, slog.LevelWarn, "counting the connections to other clusters", err)
-	}
-	s.Flows = f.last
-	return nil
-}
-
-// tolerate lets connections come back that another gateway of the cluster is about to carry on.
-func (f *flows) tolerate() {
-	if t, ok := f.Cabler().(dataplane.FlowTolerator); ok && f.several {
-		f.rigid.Report(f.Log, slog.LevelWarn, "connections that move to another gateway cannot come back", t.Tolerate(f.remote))
-	}
-}
-
-// afterFailure is the time after a failure after which connections are read again: to read them takes tens of milliseconds, for which other
-// failures, such as the other cables of the same gateway, would have to wait.
+// afterFailure is the time after which connections are read once a target has failed, or has answered again: a reading keeps a processor busy
+// that programs which follow the failure need, and what moves to another gateway has begun to move by then.
 const afterFailure = time.Second
 
-// failedSince reports whether a target has failed since the last count, afterFailure ago or earlier, and is still down.
-func (f *flows) failedSince(s *mesh.Snapshot) bool {
-	for _, h := range s.Health {
-		if at := h.Since.Add(afterFailure); !h.Since.IsZero() && at.After(f.readAt) && !at.After(s.Now) {
-			return true
+func newFlows(o Options) *flows { return &flows{Options: o, wake: wake.NewSignal()} }
+
+// Start reads connections until ctx is done.
+func (f *flows) Start(ctx context.Context) error {
+	timer := time.NewTimer(idlePause)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		at := f.next()
+		if !at.IsZero() && !at.After(time.Now()) {
+			f.read()
+			continue
+		}
+		timer.Reset(idlePause)
+		if !at.IsZero() {
+			timer.Reset(time.Until(at))
+		}
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-f.wake:
 		}
 	}
-	return false
+	return nil
+}
+
+// counting reports whether there is something to count.
+func (f *flows) counting() bool { return f.kernel != nil && len(f.query.Networks) > 0 }
+
+// next returns when connections are to be read; the zero time if they are not.
+func (f *flows) next() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.counting() {
+		return time.Time{}
+	}
+	regular, rested := f.readAt.Add(f.pause()), f.readAt.Add(drainingShare*f.took)
+	switch {
+	case f.dropped:
+		return first(regular, rested)
+	case f.query.Tolerate && !f.changes.first.IsZero():
+		return first(regular, later(f.changes.first.Add(afterFailure), rested))
+	}
+	return regular
 }
 
 // pause returns the time between two counts.
@@ -97,13 +104,133 @@ func (f *flows) pause() time.Duration {
 	return max(flowsEvery, min(flowsAtLeast, flowsShare*f.took))
 }
 
+// read reads connections. The loop learns of the result with its next snapshot; it runs soon if somebody waits for the result.
+func (f *flows) read() {
+	start := time.Now()
+	f.mu.Lock()
+	kernel, query, version, unknown := f.kernel, f.query, f.version, !f.last.Known
+	if !f.counting() {
+		f.mu.Unlock()
+		return
+	}
+	f.readAt, f.dropped = start, false
+	f.changes.followed(start)
+	f.mu.Unlock()
+
+	now, err := kernel.Flows(query)
+	f.failed.Report(f.Log, slog.LevelWarn, "counting the connections to other clusters", err)
+	if err == nil {
+		f.rigid.Report(f.Log, slog.LevelWarn, "connections that move to another gateway cannot come back", now.Rigid)
+	}
+
+	f.mu.Lock()
+	f.took = time.Since(start)
+	valid := version == f.version
+	if valid {
+		f.last = counted(now, err, start)
+	}
+	awaited := valid && f.last.Known && (unknown || f.draining)
+	f.mu.Unlock()
+	if awaited {
+		f.Nudge()
+	}
+}
+
+// counted returns the result of a reading.
+func counted(now dataplane.Flows, err error, at time.Time) mesh.Flows {
+	if err != nil {
+		return mesh.Flows{}
+	}
+	out := mesh.Flows{Known: true, Count: now.Count, Sources: now.Sources, At: at}
+	for _, flow := range now.Some {
+		out.Some = append(out.Some, flow.String())
+	}
+	return out
+}
+
+// drop forgets the result, also of a reading that has begun.
+func (f *flows) drop() { f.last, f.dropped, f.version = mesh.Flows{}, true, f.version+1 }
+
+// Observe implements Observer. It follows the prober's.
+func (f *flows) Observe(s *mesh.Snapshot) error {
+	kernel, _ := f.Cabler().(dataplane.FlowCounter)
+	if !s.Standing.Active || s.Standing.Standby() {
+		kernel = nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.kernel != nil && kernel == nil {
+		f.drop()
+	}
+	f.kernel = kernel
+	f.note(s)
+	s.Flows = f.last
+	return nil
+}
+
+// Refresh implements Prober: connections are read after a failure also while the loop waits for the API server.
+func (f *flows) Refresh(s *mesh.Snapshot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.note(s)
+}
+
+// note takes what probes have found.
+func (f *flows) note(s *mesh.Snapshot) {
+	for _, h := range s.Health {
+		f.changes.add(h.Since, f.readAt)
+		f.changes.add(h.Back, f.readAt)
+	}
+	f.wake.Send()
+}
+
 // Act implements Actor.
 func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 	if p.Mesh == nil {
 		return
 	}
-	f.remote, f.own = p.Mesh.FlowsBetween()
-	f.global = p.Mesh.Membership.Own.Global
-	f.several = len(p.Mesh.Membership.Labelled) > 1
-	f.draining = p.Mesh.Offer.Local.Drain == cable.Draining
+	remote, own := p.Mesh.FlowsBetween()
+	f.follow(dataplane.FlowQuery{
+		Networks: remote, Except: own, Sources: slices.Clone(p.Mesh.Membership.Own.Global),
+		Tolerate: len(p.Mesh.Membership.Labelled) > 1,
+	}, p.Mesh.Offer.Local.Drain == cable.Draining)
+}
+
+// follow takes what is to be counted from now on. A result that may lack connections is dropped; one that has some too many, because a cluster has
+// left, is used until the next reading.
+func (f *flows) follow(q dataplane.FlowQuery, draining bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	more := dataplane.Without(q.Networks, f.query.Networks)
+	if len(q.Networks) == 0 || len(more) > 0 || !slices.Equal(q.Except, f.query.Except) || !slices.Equal(q.Sources, f.query.Sources) {
+		f.drop()
+	}
+	f.query, f.draining = q, draining
+	f.wake.Send()
+}
+
+// changes are the failures and recoveries of targets that no reading has followed: the first and the last of them, so that one
+// that fails all the time does not put off the reading.
+type changes struct{ first, last time.Time }
+
+// add adds a change at a time, unless it is the zero time, or a reading that began at readAt has followed it.
+func (c *changes) add(at, readAt time.Time) {
+	if at.IsZero() || !at.Add(afterFailure).After(readAt) {
+		return
+	}
+	c.first, c.last = first(c.first, at), later(c.last, at)
+}
+
+// followed removes what a reading follows that begins at a time.
+func (c *changes) followed(start time.Time) {
+	rest := changes{}
+	rest.add(c.last, start)
+	*c = rest
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

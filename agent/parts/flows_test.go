@@ -1,86 +1,250 @@
 package parts
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/cable"
 	"subctl/dataplane"
 )
 
-// flowKernel is a kernel with connections.
+// flowKernel is a kernel with a connection to each network.
 type flowKernel struct {
 	dataplane.Cabler
-	counts    int
-	tolerated []netip.Prefix
+	took    time.Duration         // to read them
+	err     error                 // of a reading
+	reads   []time.Time           // when readings began
+	queries []dataplane.FlowQuery // of the readings
 }
 
-func (k *flowKernel) Tolerate(networks []netip.Prefix) error {
-	k.tolerated = append(k.tolerated, networks...)
-	return nil
+func (k *flowKernel) Flows(q dataplane.FlowQuery) (dataplane.Flows, error) {
+	k.reads, k.queries = append(k.reads, time.Now()), append(k.queries, q)
+	time.Sleep(k.took)
+	return dataplane.Flows{Count: len(q.Networks)}, k.err
 }
 
-func (k *flowKernel) Flows(networks, _, _ []netip.Prefix) (dataplane.Flows, error) {
-	k.counts++
-	return dataplane.Flows{Count: k.counts * len(networks)}, nil
+// flowTest is a gateway that counts connections while the time of a synctest bubble passes.
+type flowTest struct {
+	*flows
+	kernel *flowKernel
+	start  time.Time
+	nudged []time.Time
 }
 
-// The connections of an active gateway are counted now and then, and more often while it is draining.
-func TestFlowCount(t *testing.T) {
-	kernel := &flowKernel{}
-	f := newFlows(Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel }})
-	now := time.Now()
-	count := func(after time.Duration, active bool) mesh.Flows {
-		t.Helper()
-		now = now.Add(after)
-		s := mesh.Snapshot{Now: now, Standing: mesh.Standing{Active: active}}
-		require.NoError(t, f.Observe(&s))
-		return s.Flows
+// whileCounting calls do while the connections to networks are counted.
+func whileCounting(t *testing.T, q dataplane.FlowQuery, took time.Duration, do func(*testing.T, *flowTest)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &flowTest{kernel: &flowKernel{took: took}, start: time.Now()}
+		f.flows = newFlows(Options{
+			Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return f.kernel },
+			Nudge: func() { f.nudged = append(f.nudged, time.Now()) },
+		})
+		f.follow(q, false)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Start(ctx) }()
+		defer func() {
+			stop()
+			require.NoError(t, <-ended)
+		}()
+		do(t, f)
+	})
+}
+
+// observe returns what a snapshot has.
+func (f *flowTest) observe(standing mesh.Standing, health mesh.Healths) mesh.Flows {
+	s := mesh.Snapshot{Now: time.Now(), Standing: standing, Health: health}
+	_ = f.Observe(&s) // never fails
+	synctest.Wait()
+	return s.Flows
+}
+
+// after lets time pass until a time after the start.
+func (f *flowTest) after(d time.Duration) {
+	time.Sleep(time.Until(f.start.Add(d)))
+	synctest.Wait()
+}
+
+// times returns the times of readings, or of nudges, after the start.
+func (f *flowTest) times(all []time.Time) (out []time.Duration) {
+	for _, at := range all {
+		out = append(out, at.Sub(f.start))
 	}
-	require.False(t, count(0, true).Known, "before the first plan")
-	f.remote = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}
-	require.Equal(t, mesh.Flows{Known: true, Count: 1, At: now}, count(0, true))
-	first := now
-	require.Equal(t, mesh.Flows{Known: true, Count: 1, At: first}, count(flowsEvery-time.Second, true))
-	require.Equal(t, 2, count(time.Second, true).Count)
-	f.draining = true
-	require.Equal(t, 3, count(drainingEvery, true).Count)
-	require.False(t, count(time.Minute, false).Known, "a passive gateway has none")
-	require.Equal(t, 3, kernel.counts)
+	return out
+}
 
-	f.draining, f.took = false, 100*time.Millisecond
+func networks(text ...string) (out []netip.Prefix) {
+	for _, n := range text {
+		out = append(out, netip.MustParsePrefix(n))
+	}
+	return out
+}
+
+var activeGateway = mesh.Standing{Active: true}
+
+const second = time.Second
+
+// The connections of an active gateway are counted now and then, and more often while it is draining. Then the loop runs for each count.
+func TestFlowCount(t *testing.T) {
+	query := dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}
+	whileCounting(t, query, 0, func(t *testing.T, f *flowTest) {
+		f.after(time.Minute)
+		require.Empty(t, f.kernel.reads, "nobody knows yet whether it is active")
+		f.start = time.Now()
+		require.Equal(t, mesh.Flows{}, f.observe(activeGateway, nil), "not counted yet")
+		require.Equal(t, []time.Duration{0}, f.times(f.nudged), "the loop need not wait for the next heartbeat")
+		require.Equal(t, mesh.Flows{Known: true, Count: 1, At: f.start}, f.observe(activeGateway, nil))
+		f.after(31 * second)
+		require.Equal(t, []time.Duration{0, flowsEvery, 2 * flowsEvery}, f.times(f.kernel.reads))
+		require.Len(t, f.nudged, 1)
+		f.follow(query, true)
+		f.after(39 * second)
+		require.Equal(t, []time.Duration{34 * second, 38 * second}, f.times(f.kernel.reads)[3:])
+		require.Equal(t, []time.Duration{34 * second, 38 * second}, f.times(f.nudged)[1:])
+		require.Equal(t, f.start.Add(38*second), f.observe(activeGateway, nil).At)
+	})
+	f := newFlows(Options{})
+	f.took = 100 * time.Millisecond
 	require.Equal(t, flowsShare*f.took, f.pause(), "a large table is read less often")
-	f.took = 10 * time.Second
+	f.took = 10 * second
 	require.Equal(t, flowsAtLeast, f.pause())
 }
 
-// A gateway tolerates connections that come back whenever it counts connections, and soon after something has failed. A cluster's only gateway does not.
-func TestFlowsComeBack(t *testing.T) {
-	kernel := &flowKernel{}
-	f := newFlows(Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel }})
-	f.remote = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}
-	now := time.Now()
-	observe := func(after time.Duration, failed time.Time) int {
-		t.Helper()
-		now = now.Add(after)
-		s := mesh.Snapshot{Now: now, Standing: mesh.Standing{Active: true}, Health: mesh.Healths{"a": {}, "west": {Since: failed}}}
-		require.NoError(t, f.Observe(&s))
-		f.took = 10 * time.Millisecond
-		return len(kernel.tolerated)
+// The loop does not wait while the kernel lists connections.
+func TestFlowsBesideTheLoop(t *testing.T) {
+	whileCounting(t, dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, 10*second, func(t *testing.T, f *flowTest) {
+		f.observe(activeGateway, nil)
+		f.after(second)
+		require.False(t, f.observe(activeGateway, nil).Known)
+		f.Refresh(&mesh.Snapshot{})
+		f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, false)
+		require.Equal(t, second, time.Since(f.start))
+		f.after(11 * second)
+		require.True(t, f.observe(activeGateway, nil).Known)
+	})
+}
+
+// A result that may lack connections does not count: neither one that there was, nor the one of a reading that has begun before.
+func TestFlowsDropped(t *testing.T) {
+	query := dataplane.FlowQuery{Networks: networks("10.2.0.0/16"), Except: networks("10.1.1.0/24")}
+	for name, test := range map[string]struct {
+		next dataplane.FlowQuery
+		keep bool
+	}{
+		"the same":                       {query, true},
+		"a cluster joins":                {dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.3.0.0/16"), Except: query.Except}, false},
+		"the last cluster leaves":        {dataplane.FlowQuery{Except: query.Except}, false},
+		"the node has other pods":        {dataplane.FlowQuery{Networks: query.Networks, Except: networks("10.1.2.0/24")}, false},
+		"there is another global subnet": {dataplane.FlowQuery{Networks: query.Networks, Except: query.Except, Sources: networks("242.1.0.0/16")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whileCounting(t, query, 40*time.Millisecond, func(t *testing.T, f *flowTest) {
+				f.observe(activeGateway, nil)
+				f.after(10 * time.Millisecond)
+				f.follow(test.next, false)
+				f.after(100 * time.Millisecond)
+				require.Equal(t, test.keep, f.observe(activeGateway, nil).Known, "it was being counted")
+				f.after(5 * second)
+				require.Equal(t, len(test.next.Networks) > 0, f.observe(activeGateway, nil).Known, "counted again, soon")
+				require.LessOrEqual(t, len(f.kernel.reads), 2)
+				f.follow(query, false)
+				f.after(10 * second)
+				require.True(t, f.observe(activeGateway, nil).Known)
+				f.follow(test.next, false)
+				require.Equal(t, test.keep, f.observe(activeGateway, nil).Known, "it was counted")
+			})
+		})
 	}
-	require.Zero(t, observe(0, time.Time{}), "there is no other gateway")
-	f.several = true
-	require.Zero(t, observe(time.Second, time.Time{}))
-	require.Equal(t, 1, observe(flowsEvery, time.Time{}))
-	failure := now.Add(time.Second)
-	require.Equal(t, 1, observe(time.Second, failure), "what else has failed comes first")
-	require.Equal(t, 2, observe(afterFailure, failure))
-	require.Equal(t, 2, observe(afterFailure, failure), "once for each failure")
-	require.Equal(t, 3, observe(afterFailure, now))
-	require.Equal(t, 3, observe(drainingShare*f.took/2, now.Add(-afterFailure+time.Millisecond)), "a gateway that fails all the time does not cost more")
-	require.Equal(t, f.remote[0], kernel.tolerated[1])
+	for name, passive := range map[string]mesh.Standing{"passive": {}, "standby": {Active: true, Drain: cable.Standby}} {
+		whileCounting(t, query, 40*time.Millisecond, func(t *testing.T, f *flowTest) {
+			f.observe(activeGateway, nil)
+			f.after(10 * time.Millisecond)
+			f.observe(passive, nil)
+			f.after(time.Minute)
+			require.False(t, f.observe(passive, nil).Known, name)
+			require.Len(t, f.kernel.reads, 1, name)
+			require.False(t, f.observe(activeGateway, nil).Known, "what was counted before it was %s", name)
+			f.after(time.Minute + second)
+			require.True(t, f.observe(activeGateway, nil).Known, name)
+		})
+	}
+}
+
+// What cannot be counted is not known, and is tried again no sooner than if it could.
+func TestFlowsUnknown(t *testing.T) {
+	whileCounting(t, dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, 0, func(t *testing.T, f *flowTest) {
+		f.kernel.err = errors.New("no buffer space available")
+		for at := range 16 {
+			f.after(time.Duration(at) * second)
+			require.Equal(t, mesh.Flows{}, f.observe(activeGateway, nil))
+		}
+		require.Equal(t, []time.Duration{0, flowsEvery}, f.times(f.kernel.reads))
+		require.Empty(t, f.nudged)
+	})
+}
+
+// A gateway tolerates connections that come back whenever it counts connections, and a second after something has failed or has answered again: also if
+// that took less than a second. A cluster's only gateway does not.
+func TestFlowsComeBack(t *testing.T) {
+	several := dataplane.FlowQuery{Networks: networks("10.2.0.0/16"), Tolerate: true}
+	const took = 10 * time.Millisecond
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	for name, test := range map[string]struct {
+		query   dataplane.FlowQuery
+		changes [][2]time.Duration // when the target fails, and when it answers again
+		want    []time.Duration    // when connections are read
+	}{
+		"nothing fails":      {several, nil, []time.Duration{0, 15 * second}},
+		"the only gateway":   {dataplane.FlowQuery{Networks: several.Networks}, [][2]time.Duration{{ms(3000), ms(9000)}}, []time.Duration{0, 15 * second}},
+		"down and up":        {several, [][2]time.Duration{{ms(3000), ms(9000)}}, []time.Duration{0, 4 * second, 10 * second}},
+		"down for 0.6 s":     {several, [][2]time.Duration{{ms(3000), ms(3600)}}, []time.Duration{0, 4 * second, ms(4600)}},
+		"down for 0.1 s":     {several, [][2]time.Duration{{ms(3000), ms(3100)}}, []time.Duration{0, 4 * second, ms(4250)}}, // 25 times what a reading takes
+		"just before a read": {several, [][2]time.Duration{{ms(14500), ms(20000)}}, []time.Duration{0, 15 * second, ms(15500)}},
+		"again and again": {several, [][2]time.Duration{{ms(3000), ms(3400)}, {ms(3800), ms(4200)}, {ms(4600), ms(5000)}, {ms(5400), ms(5800)}},
+			[]time.Duration{0, 4 * second, ms(4800), ms(5600), ms(6400), ms(6800)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whileCounting(t, test.query, took, func(t *testing.T, f *flowTest) {
+				var h mesh.Health
+				health := func() mesh.Healths { return mesh.Healths{"other": {}, "west": h} }
+				f.observe(activeGateway, health())
+				for _, c := range test.changes {
+					f.after(c[0])
+					h.Since = time.Now()
+					f.Refresh(&mesh.Snapshot{Health: health()}) // the loop waits for something else
+					f.after(c[1])
+					h.Since, h.Back = time.Time{}, time.Now()
+					f.observe(activeGateway, health())
+				}
+				f.after(16 * second)
+				got := f.times(f.kernel.reads)
+				require.GreaterOrEqual(t, len(got), len(test.want))
+				require.Equal(t, test.want, got[:len(test.want)])
+				for _, q := range f.kernel.queries {
+					require.Equal(t, test.query, q)
+				}
+			})
+		})
+	}
+}
+
+// A target that fails all the time does not put readings off, and does not make them take more than their share.
+func TestFlowsOfAFlappingTarget(t *testing.T) {
+	whileCounting(t, dataplane.FlowQuery{Networks: networks("10.2.0.0/16"), Tolerate: true}, 100*time.Millisecond, func(t *testing.T, f *flowTest) {
+		for at := time.Duration(0); at <= 15*second; at += 300 * time.Millisecond {
+			f.after(at)
+			f.observe(activeGateway, mesh.Healths{"west": {Back: time.Now()}})
+		}
+		rest := drainingShare * 100 * time.Millisecond
+		require.Equal(t, []time.Duration{0, rest, 2 * rest, 3 * rest, 4 * rest, 5 * rest, 6 * rest}, f.times(f.kernel.reads))
+	})
 }

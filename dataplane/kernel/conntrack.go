@@ -73,10 +73,18 @@ func changeEntries(conn *netlink.Conn, typ int, dump []byte, message func(entry 
 		if pass == 0 {
 			passes = (n + mostChanged - 1) / mostChanged
 		}
-		for _, m := range found {
-			if _, err := conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|typ, unix.NLM_F_ACK, m); err != nil && !netlink.Gone(err) {
-				return err
-			}
+		if err := sendChanges(conn, typ, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendChanges sends messages about conntrack entries. An entry may be gone.
+func sendChanges(conn *netlink.Conn, typ int, messages [][]byte) error {
+	for _, m := range messages {
+		if _, err := conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|typ, unix.NLM_F_ACK, m); err != nil && !netlink.Gone(err) {
+			return err
 		}
 	}
 	return nil

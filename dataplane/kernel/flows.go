@@ -22,15 +22,19 @@ import (
 var _ dataplane.FlowCounter = (*Host)(nil)
 
 // Flows implements dataplane.FlowCounter.
-func (h *Host) Flows(networks, except, sources []netip.Prefix) (out dataplane.Flows, err error) {
-	established, counts := establishedTimeout(), dataplane.Between(networks, except)
-	uses := dataplane.NewSourceUses(sources)
-	err = h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(m []byte) {
+func (h *Host) Flows(q dataplane.FlowQuery) (out dataplane.Flows, err error) {
+	established, counts := establishedTimeout(), dataplane.Between(q.Networks, q.Except)
+	uses, rigid := dataplane.NewSourceUses(q.Sources), tolerance{in: func(netip.Addr) bool { return false }}
+	if q.Tolerate {
+		rigid.in = dataplane.Within(q.Networks)
+	}
+	err = h.tracking.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(m []byte) {
 		t, ok := parseTracked(m)
 		if !ok {
 			return
 		}
 		uses.Add(t)
+		rigid.add(t, m)
 		if !counts(t) || !t.Live(established) {
 			return
 		}
@@ -42,7 +46,7 @@ func (h *Host) Flows(networks, except, sources []netip.Prefix) (out dataplane.Fl
 	if err != nil {
 		return dataplane.Flows{}, fmt.Errorf("listing conntrack entries: %w", err)
 	}
-	out.Some, out.Sources = shortened(out.Some), uses.Fullest()
+	out.Some, out.Sources, out.Rigid = shortened(out.Some), uses.Fullest(), rigid.end(h.tracking)
 	return out, nil
 }
 

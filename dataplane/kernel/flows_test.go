@@ -37,7 +37,7 @@ func TestFlows(t *testing.T) {
 		var flows dataplane.Flows
 		gw.Do(func() {
 			var err error
-			flows, err = host.Flows(remote, own, nil)
+			flows, err = host.Flows(dataplane.FlowQuery{Networks: remote, Except: own})
 			require.NoError(t, err)
 		})
 		return flows

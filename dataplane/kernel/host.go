@@ -51,14 +51,17 @@ type store interface {
 // that starts them: call Observe and Apply from a thread in the same namespace (in
 // tests: inside nstest's Do). Called from another namespace, they return an error.
 type Host struct {
-	owner  dataplane.Owner
-	nl     *vnl.Handle
-	conn   *netlink.Conn
-	ipt    *iptables
-	charon *strongswan.Instance
-	xfrm   xfrm
-	stores []store // each once, in order of kinds
-	byKind map[dataplane.Kind]store
+	owner dataplane.Owner
+	nl    *vnl.Handle
+	conn  *netlink.Conn
+	// tracking is a socket of its own for Flows: a request waits until the one before it on the same socket has ended, and to read all
+	// conntrack entries can take seconds.
+	tracking *netlink.Conn
+	ipt      *iptables
+	charon   *strongswan.Instance
+	xfrm     xfrm
+	stores   []store // each once, in order of kinds
+	byKind   map[dataplane.Kind]store
 
 	// endMatching is deleteFlows, except in tests.
 	endMatching func(match func(original, reply dataplane.Flow) bool) error
@@ -114,8 +117,15 @@ func New(owner dataplane.Owner) (*Host, error) {
 		h.Close()
 		return nil, err
 	}
+	tracking, err := netlink.DialNetfilter()
+	if err != nil {
+		c.Close()
+		h.Close()
+		x.close()
+		return nil, err
+	}
 	host := &Host{
-		owner: owner, nl: h, conn: c, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
+		owner: owner, nl: h, conn: c, tracking: tracking, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
 		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
 	}
 	host.endMatching, host.tablesOfIPv6 = host.deleteFlows, tablesOfIPv6
@@ -153,6 +163,7 @@ func (h *Host) Close() {
 	h.xfrm.close()
 	h.nl.Close()
 	h.conn.Close()
+	h.tracking.Close()
 	if h.wgctrl != nil {
 		_ = h.wgctrl.Close() // it has nothing to lose
 	}

@@ -12,29 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var _ dataplane.FlowTolerator = (*Host)(nil)
-
-// mostTolerated bounds the time that one call takes, to some tens of milliseconds: other clusters decide how many connections there are. The others
-// follow with the next calls.
+// mostTolerated bounds how many connections one call of Flows changes, and so its time, to some tens of milliseconds, and its memory: other clusters
+// decide how many connections there are. The others follow with the next calls.
 const mostTolerated = 2000
 
-// Tolerate implements dataplane.FlowTolerator. The flag that it sets is the one that the kernel gives connections of which it has not seen the beginning
+// tolerance collects the changes of a FlowQuery that tolerates connections.
+type tolerance struct {
+	in      func(netip.Addr) bool // whether an address is in its networks
+	changes [][]byte
+}
+
+// add takes an entry of a dump. The flag that it is to get is the one that the kernel gives connections of which it has not seen the beginning
 // (tcp_new in net/netfilter/nf_conntrack_proto_tcp.c). The sysctl nf_conntrack_tcp_be_liberal would change all connections of the node.
-func (h *Host) Tolerate(networks []netip.Prefix) error {
-	in, n := dataplane.Within(networks), 0
-	err := changeEntries(h.conn, ctNew, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) []byte {
-		t, ok := parseTracked(entry)
-		if !ok || t.Proto != protocol(unix.IPPROTO_TCP) || t.State != dataplane.TCPEstablished || !translated(t) || !in(t.Src.Addr()) && !in(t.Dst.Addr()) || liberal(entry) {
-			return nil
-		}
-		if n++; n > mostTolerated {
-			return nil
-		}
-		flags := []byte{tcpLiberal, tcpLiberal} // struct nf_ct_tcp_flags: the flags, and which of them change
-		tcp := netlink.PutAttr(netlink.PutAttr(nil, ctaProtoInfoTCPFlagsOriginal, flags), ctaProtoInfoTCPFlagsReply, flags)
-		return netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, tcp))
-	})
-	if err != nil {
+func (l *tolerance) add(t dataplane.Tracked, entry []byte) {
+	if t.Proto != protocol(unix.IPPROTO_TCP) || t.State != dataplane.TCPEstablished || !translated(t) || !l.in(t.Src.Addr()) && !l.in(t.Dst.Addr()) || liberal(entry) || len(l.changes) == mostTolerated {
+		return
+	}
+	flags := []byte{tcpLiberal, tcpLiberal} // struct nf_ct_tcp_flags: the flags, and which of them change
+	tcp := netlink.PutAttr(netlink.PutAttr(nil, ctaProtoInfoTCPFlagsOriginal, flags), ctaProtoInfoTCPFlagsReply, flags)
+	l.changes = append(l.changes, netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, tcp)))
+}
+
+// end makes the changes.
+func (l *tolerance) end(conn *netlink.Conn) error {
+	if err := sendChanges(conn, ctNew, l.changes); err != nil {
 		return fmt.Errorf("letting connections come back: %w", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -46,10 +47,61 @@ func TestTolerate(t *testing.T) {
 		})
 		return out
 	}
-	require.Empty(t, tolerated())
+	read := func(q dataplane.FlowQuery) int {
+		t.Helper()
+		var flows dataplane.Flows
+		ns.Do(func() {
+			var err error
+			flows, err = h.Flows(q)
+			require.NoError(t, err)
+			require.NoError(t, flows.Rigid)
+		})
+		return flows.Count
+	}
+	require.Equal(t, 2, read(dataplane.FlowQuery{Networks: []netip.Prefix{cidr("10.2.0.0/16")}}))
+	require.Empty(t, tolerated(), "nobody has asked for it")
 	for range 2 { // the second time, there is nothing to do
-		ns.Do(func() { require.NoError(t, h.Tolerate([]netip.Prefix{cidr("10.2.0.0/16")})) })
+		require.Equal(t, 2, read(dataplane.FlowQuery{Networks: []netip.Prefix{cidr("10.2.0.0/16")}, Tolerate: true}), "the same dump counts")
 		require.Equal(t, []string{"10.2.0.5 to 10.96.0.1:80"}, tolerated())
 	}
-	ns.Do(func() { require.NoError(t, h.Tolerate(nil)) })
+	require.Zero(t, read(dataplane.FlowQuery{Tolerate: true}))
+}
+
+// Reading all connections takes long on a busy node: nothing else that the agent asks of the kernel waits for it, nor the other way round.
+func TestFlowsBeside(t *testing.T) {
+	ns := nstest.New(t, "node")
+	ns.Run("ip addr add 10.1.0.5/32 dev lo; iptables -A OUTPUT -m conntrack --ctstate NEW")
+	var h *Host
+	ns.Do(func() {
+		var err error
+		h, err = New(dataplane.GatewayOwner)
+		require.NoError(t, err)
+		c, err := net.Dial("udp4", "10.1.0.5:53")
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Write([]byte("x"))
+		require.NoError(t, err)
+	})
+	t.Cleanup(h.Close)
+	read := make(chan error, 2)
+	reading := false
+	ns.Do(func() {
+		require.NoError(t, h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func([]byte) {
+			if reading {
+				return
+			}
+			reading = true
+			go func() {
+				_, err := h.Flows(dataplane.FlowQuery{Networks: []netip.Prefix{cidr("10.2.0.0/16")}, Tolerate: true})
+				read <- err
+			}()
+			select {
+			case err := <-read:
+				require.NoError(t, err)
+			case <-time.After(10 * time.Second):
+				t.Error("it waits for the end of what another goroutine asks")
+			}
+		}))
+	})
+	require.True(t, reading, "there is a connection")
 }

@@ -33,9 +33,20 @@ func Dial() (*Conn, error) {
 	return &Conn{route, netfilter}, nil
 }
 
+// DialNetfilter opens the socket of family NETLINK_NETFILTER alone.
+func DialNetfilter() (*Conn, error) {
+	netfilter, err := openSocket(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{netfilter: netfilter}, nil
+}
+
 // Close closes the sockets.
 func (c *Conn) Close() {
-	c.route.close()
+	if c.route != nil {
+		c.route.close()
+	}
 	c.netfilter.close()
 }
 
