@@ -17,6 +17,7 @@ import (
 	"subctl/sdewan"
 	"subctl/sdewan/cnf/agent"
 	"subctl/sdewan/cnf/server"
+	"subctl/sdewan/install"
 )
 
 // cnfAgent are the flags of "subctl agent cnf".
@@ -27,7 +28,7 @@ type cnfAgent struct {
 	networksFile, uplinksFile, stateFile string
 	passwordFile, cert, key              string
 	https, http                          string
-	open                                 bool
+	open, flowTable                      bool
 	logFormat, logLevel                  string
 }
 
@@ -50,6 +51,7 @@ func (o *cnfAgent) addFlags(c *cobra.Command) {
 	f.StringVar(&o.uplinksFile, "uplinks-file", "", "file with the pod's annotation "+sdewan.UplinksAnnotation)
 	f.StringVar(&o.stateFile, "state-file", "", "file that keeps what the REST API has received; without it, a restart forgets it, as on OpenWrt")
 	f.BoolVar(&o.open, "open", false, "forward before a service has been started, as OpenWrt does: for controllers that start none")
+	f.BoolVar(&o.flowTable, "flow-table", false, install.FlowTableHelp)
 	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of root (required)")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the certificate of the REST API (required)")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate (required)")
@@ -113,7 +115,7 @@ func (o *cnfAgent) run(ctx context.Context) error {
 		defer listen.HTTP.Close()
 		at = append(at, addressOf(listen.HTTP))
 	}
-	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, API: at, Config: store.Config, Kernel: kernel, Log: log})
+	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, API: at, Config: store.Config, Kernel: kernel, FlowTable: o.flowTable, Log: log})
 	api := server.New(server.Options{
 		Store: store, Password: server.PasswordFile(o.passwordFile), Devices: loop.Devices, Changed: loop.Changed, Status: loop.Status, Ready: loop.Ready, Log: log,
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,16 @@ func sdewanWorld() world {
 	}
 	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: sdewan.ControllerName, Namespace: sdewan.Namespace}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
 	return world{"west": []client.Object{controller, cnf, pod("edge-a", corev1.ConditionTrue), pod("edge-b", corev1.ConditionFalse), policy, rule, lost, status}}
+}
+
+// A CNF is rendered with a flow table only if one is wanted, with the flag that its agent knows.
+func TestRenderFlowTable(t *testing.T) {
+	const line = "sdewan cnf render edge --purpose cnf-1 --networks lan --account-secret a --cert-secret c --image example/subctl:v1"
+	require.NotContains(t, runIn(t, sdewanWorld(), []string{"west"}, shellWords(line)...).stdout, "--flow-table")
+	require.Contains(t, runIn(t, sdewanWorld(), []string{"west"}, shellWords(line+" --flow-table")...).stdout, "- --flow-table\n")
+	agent := &cobra.Command{}
+	(&cnfAgent{}).addFlags(agent)
+	require.Equal(t, "false", agent.Flag("flow-table").DefValue)
 }
 
 func TestSdewan(t *testing.T) {

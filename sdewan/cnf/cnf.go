@@ -39,6 +39,7 @@ func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	}
 	p.nats(false)
 	p.toCluster()
+	p.flows()
 	p.control()
 	if t, any := p.table.object(); any {
 		p.put(t)

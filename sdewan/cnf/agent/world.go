@@ -61,7 +61,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w.Resolved, w.IPsec = a.resolved, n.IPsec
+	w.Resolved, w.IPsec, w.FlowTables = a.resolved, n.IPsec, a.flows.wanted(now)
 	a.world, a.network = w, n
 	return w
 }
