@@ -15,7 +15,8 @@ import (
 )
 
 // A connection to a Service can come back to a gateway after another one has carried a part of it. Connection tracking there has missed bytes, and would
-// take all packets for invalid: it would not translate them, and kube-proxy drops them, so that the client would wait in vain.
+// take all packets for invalid: it would not translate them, and kube-proxy drops them, so that the client would wait in vain. The same happens at a gateway that
+// remembers an ended connection with the same ports.
 func TestServiceComesBack(t *testing.T) {
 	fabric := newFabric(t)
 	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
@@ -44,10 +45,21 @@ func TestServiceComesBack(t *testing.T) {
 	})
 	defer l.Close()
 	east.pods["worker"].Do(func() {
-		c, err := net.DialTimeout("tcp4", service+":80", 5*time.Second)
+		through(1)
+		port := &net.Dialer{LocalAddr: &net.TCPAddr{Port: 4000}, Timeout: 5 * time.Second}
+		before, err := port.Dial("tcp4", service+":80")
+		require.NoError(t, err)
+		s, err := l.Accept()
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		_, err = before.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		require.NoError(t, before.Close())
+		through(0)
+		c, err := port.Dial("tcp4", service+":80") // the other gateway remembers a connection with these ports
 		require.NoError(t, err)
 		defer c.Close()
-		s, err := l.Accept()
+		s, err = l.Accept()
 		require.NoError(t, err)
 		defer s.Close()
 		go func() { _, _ = io.Copy(s, s) }()

@@ -16,26 +16,44 @@ import (
 // decide how many connections there are. The others follow with the next calls.
 const mostTolerated = 2000
 
+// tcpClose is TCP_CONNTRACK_CLOSE in linux/netfilter/nf_conntrack_tcp.h. The states from dataplane.TCPEstablished to it follow the end of a connection.
+const tcpClose = 8
+
 // tolerance collects the changes of a FlowQuery that tolerates connections.
 type tolerance struct {
-	in      func(netip.Addr) bool // whether an address is in its networks
-	changes [][]byte
+	in func(netip.Addr) bool // whether an address is in its networks
+	// live and ended are the changes. Connections that have ended matter, too: the kernel keeps them for up to two minutes
+	// (nf_conntrack_tcp_timeout_time_wait), and a later one with the same ports may have begun at another gateway, and come here. They are
+	// changed after the live ones: there can be very many.
+	live, ended [][]byte
 }
 
 // add takes an entry of a dump. The flag that it is to get is the one that the kernel gives connections of which it has not seen the beginning
 // (tcp_new in net/netfilter/nf_conntrack_proto_tcp.c). The sysctl nf_conntrack_tcp_be_liberal would change all connections of the node.
 func (l *tolerance) add(t dataplane.Tracked, entry []byte) {
-	if t.Proto != protocol(unix.IPPROTO_TCP) || t.State != dataplane.TCPEstablished || !translated(t) || !l.in(t.Src.Addr()) && !l.in(t.Dst.Addr()) || liberal(entry) || len(l.changes) == mostTolerated {
+	if t.Proto != protocol(unix.IPPROTO_TCP) || !translated(t) || !l.in(t.Src.Addr()) && !l.in(t.Dst.Addr()) || liberal(entry) {
+		return
+	}
+	list := &l.live
+	switch {
+	case t.State == dataplane.TCPEstablished:
+	case t.State > dataplane.TCPEstablished && t.State <= tcpClose:
+		list = &l.ended
+	default:
+		return
+	}
+	if len(*list) == mostTolerated {
 		return
 	}
 	flags := []byte{tcpLiberal, tcpLiberal} // struct nf_ct_tcp_flags: the flags, and which of them change
 	tcp := netlink.PutAttr(netlink.PutAttr(nil, ctaProtoInfoTCPFlagsOriginal, flags), ctaProtoInfoTCPFlagsReply, flags)
-	l.changes = append(l.changes, netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, tcp)))
+	*list = append(*list, netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, tcp)))
 }
 
 // end makes the changes.
 func (l *tolerance) end(conn *netlink.Conn) error {
-	if err := sendChanges(conn, ctNew, l.changes); err != nil {
+	all := append(l.live, l.ended...)
+	if err := sendChanges(conn, ctNew, all[:min(len(all), mostTolerated)]); err != nil {
 		return fmt.Errorf("letting connections come back: %w", err)
 	}
 	return nil

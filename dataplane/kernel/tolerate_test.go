@@ -65,6 +65,13 @@ func TestTolerate(t *testing.T) {
 		require.Equal(t, []string{"10.2.0.5 to 10.96.0.1:80"}, tolerated())
 	}
 	require.Zero(t, read(dataplane.FlowQuery{Tolerate: true}))
+	ns.Do(func() {
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("10.2.0.5"), Port: 4000}}).DialContext(t.Context(), "tcp4", "10.96.0.1:80")
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	})
+	read(dataplane.FlowQuery{Networks: []netip.Prefix{cidr("10.2.0.0/16")}, Tolerate: true})
+	require.Len(t, tolerated(), 2, "the next connection with its ports may have begun elsewhere, and come here")
 }
 
 // Reading all connections takes long on a busy node: nothing else that the agent asks of the kernel waits for it, nor the other way round.
