@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -35,7 +36,7 @@ func (l *tolerance) add(t dataplane.Tracked, entry []byte) {
 
 // end makes the changes.
 func (l *tolerance) end(conn *netlink.Conn) error {
-	if err := sendChanges(conn, ctNew, l.changes); err != nil {
+	if err := sendChanges(context.Background(), conn, ctNew, l.changes); err != nil {
 		return fmt.Errorf("letting connections come back: %w", err)
 	}
 	return nil
