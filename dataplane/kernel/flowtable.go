@@ -147,9 +147,9 @@ const mostReset = 100_000
 // AcceptResets makes connection tracking of the calling thread's network namespace believe resets of the TCP connections in flow tables. It compares the number of
 // a reset with the last acknowledgement that it has seen. In a flow table it sees none: Linux 6.1 drops the reset of a connection of which more than 2 GiB have passed
 // meanwhile. So it forgets the last acknowledgement, until the next packet that passes the rules. The kernel does not tell for which connections it has done so already.
-// It ends early, without an error, when the context ends.
+// It returns an error if there are more of them than one call changes, or the context ends before.
 func AcceptResets(ctx context.Context) error {
-	conn, err := netlink.Dial()
+	conn, err := netlink.DialNetfilter()
 	if err != nil {
 		return err
 	}
@@ -157,21 +157,23 @@ func AcceptResets(ctx context.Context) error {
 	forget := netlink.PutAttr(netlink.PutAttr(nil, ctaProtoInfoTCPFlagsOriginal, []byte{0, maxAckSet}), ctaProtoInfoTCPFlagsReply, []byte{0, maxAckSet})
 	forget = netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, forget)
 	var changes [][]byte
+	n := 0
 	err = conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) {
-		if len(changes) < mostReset && isFastTCP(entry) {
+		if !isFastTCP(entry) {
+			return
+		}
+		if n++; n <= mostReset {
 			changes = append(changes, netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, forget))
 		}
 	})
-	for _, m := range changes {
-		if err != nil || ctx.Err() != nil {
-			break
-		}
-		if _, err = conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_ACK, m); netlink.Gone(err) {
-			err = nil
-		}
+	if err == nil {
+		err = sendChanges(ctx, conn, ctNew, changes)
+	}
+	if err == nil && n > mostReset {
+		err = fmt.Errorf("there are more than %d", mostReset)
 	}
 	if err != nil {
-		return fmt.Errorf("changing conntrack entries of flow tables: %w", err)
+		return fmt.Errorf("changing conntrack entries of TCP connections in flow tables: %w", err)
 	}
 	return nil
 }

@@ -52,8 +52,8 @@ var suites = []suite{
 	{pkg: "./agent", run: "^TestLeakMatrix$/^vxlan.ipsec$"},
 }
 
-// benchmarks are the packages whose benchmarks tell more of a kernel with WireGuard and ESP than of the machine's own.
-var benchmarks = []string{"./cable/wireguard", "./cable/ipsec"}
+// benchmarks are those that tell more of a kernel with WireGuard, ESP and flow tables than of the machine's own.
+var benchmarks = []suite{{pkg: "./cable/wireguard", bench: "."}, {pkg: "./cable/ipsec", bench: "."}, {pkg: "./sdewan/cnf/agent", bench: "^BenchmarkForwarding$"}}
 
 // environment is the environment of the tests.
 var environment = []string{
@@ -70,7 +70,7 @@ const rowsFile = "/rows.json"
 func main() {
 	runtime.LockOSThread() // QEMU dies with the thread that started it, see boot
 	run := flag.String("run", "", "only tests that match, in all packages, as for go test")
-	bench := flag.String("bench", "", "run no tests, but benchmarks that match, as for go test")
+	bench := flag.String("bench", "", "run no tests, but benchmarks that match, as for go test; without a package and with . those that depend on the guest's kernel")
 	verbose := flag.Bool("v", false, "show what the kernel says")
 	timeout := flag.Duration("timeout", 30*time.Minute, "how long the guest may take")
 	flag.Parse()
@@ -87,7 +87,7 @@ func main() {
 func choose(packages []string, run, bench string) []suite {
 	chosen := slices.Clone(suites)
 	if len(packages) == 0 && bench != "" {
-		packages = benchmarks
+		chosen = slices.Clone(benchmarks)
 	}
 	if len(packages) > 0 {
 		chosen = nil
@@ -98,7 +98,10 @@ func choose(packages []string, run, bench string) []suite {
 	for i := range chosen {
 		switch {
 		case bench != "":
-			chosen[i] = suite{pkg: chosen[i].pkg, run: "^$", bench: bench}
+			chosen[i].run = "^$"
+			if bench != "." || chosen[i].bench == "" {
+				chosen[i].bench = bench
+			}
 		case run != "":
 			chosen[i].run = run
 		}

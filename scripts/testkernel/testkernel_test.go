@@ -111,8 +111,11 @@ func TestChoose(t *testing.T) {
 	require.Equal(t, suites, choose(nil, "", ""))
 	require.Equal(t, []suite{{pkg: "./a", run: "X"}}, choose([]string{"./a"}, "X", ""))
 	require.Equal(t, []suite{{pkg: "./a", run: "^$", bench: "."}}, choose([]string{"./a"}, "", "."))
-	for _, s := range choose(nil, "", ".") {
-		require.Contains(t, benchmarks, s.pkg)
+	for i, s := range choose(nil, "", ".") {
+		require.Equal(t, suite{pkg: benchmarks[i].pkg, run: "^$", bench: benchmarks[i].bench}, s)
+	}
+	for i, s := range choose(nil, "", "X") {
+		require.Equal(t, suite{pkg: benchmarks[i].pkg, run: "^$", bench: "X"}, s)
 	}
 	require.NotEqual(t, "X", suites[0].run)
 }

@@ -54,6 +54,7 @@ type plan struct {
 	state  dataplane.State
 	table  table
 	zones  []*zone // in the order of creation
+	ups    []uplink
 	// nearby caches the result of connected, which is final as soon as all routes are planned; see behindDefault.
 	nearby []netip.Prefix
 	// inCluster are the addresses in the cluster to which ports of the CNF lead, and hidden are the redirects to such addresses.

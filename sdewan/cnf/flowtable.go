@@ -18,6 +18,7 @@ import (
 //     make packets of the two directions differ: then there is no flow table,
 //   - if the source is not translated, or the connection leaves through the uplink in its mark. The kernel ends a masqueraded connection
 //     that changes its device, and a flow table would send some packets more for it, with the wrong source,
+//   - if the uplink in its mark is online: the side that began it chooses another one with its next packet, and the other side's packets must follow,
 //   - if it has had a reply since an uplink was chosen (dataplane.UplinkUnanswered): the first reply changes its mark,
 //   - if connection tracking has found it to be more than a question and an answer: packets in the table do not shorten or prolong other timeouts.
 //
@@ -49,7 +50,12 @@ func (p *plan) flows() {
 	const unsettled = dataplane.UplinkUnanswered | dataplane.UplinkAnew | dataplane.UplinkSpread
 	p.table.add("flow_forward", "", "meta nfproto ipv4 meta l4proto { tcp, udp } ct state established ct status assured", fmt.Sprintf("ct mark & %#x == 0 jump flow_from", unsettled))
 	if p.runs("mwan3") {
-		for _, u := range p.world.uplinks() {
+		for _, u := range p.ups {
+			if !u.Online {
+				p.table.add("flow_to", u.Name, fmt.Sprintf("ct mark & %#x == %#04x return", dataplane.UplinkMask, u.mark()))
+			}
+		}
+		for _, u := range p.ups {
 			if slices.Contains(f.Devices, u.Device) {
 				p.table.add("flow_to", "", devices("oifname", []string{u.Device}), fmt.Sprintf("ct mark & %#x == %#04x goto %s", dataplane.UplinkMask, u.mark(), flowTable))
 			}

@@ -2,6 +2,7 @@ package cnf
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"subctl/dataplane"
@@ -110,6 +111,32 @@ func TestFlowTableSources(t *testing.T) {
 		`iifname "net1" ip saddr 198.51.100.0/24 goto flow_to`,
 		`iifname "net2" ip saddr 203.0.113.0/24 goto flow_to`,
 	}, from)
+}
+
+// Connections of an uplink that is offline are not added: those that others began would have a route to it for their answers.
+func TestFlowTableOfflineUplink(t *testing.T) {
+	_, c, w := scenario(t, "testdata/18-flows.txtar")
+	require.NotContains(t, flowTo(t, c, w)[0], "return")
+	w.Interfaces[slices.IndexFunc(w.Interfaces, func(f Interface) bool { return f.Name == "net1" })].Online = false
+	require.Regexp(t, `^ct mark & 0x[0-9a-f]+ == 0x0200 return$`, flowTo(t, c, w)[0])
+}
+
+// flowTo returns the rules about which packets that are let into the flow table are added.
+func flowTo(t *testing.T, c rest.Config, w World) (rules []string) {
+	t.Helper()
+	state, _ := Plan(c, w)
+	for _, o := range state {
+		if r, is := o.(dataplane.Ruleset); is {
+			for _, chain := range r.Chains {
+				for _, rule := range chain.Rules {
+					if chain.Name == "flow_to" {
+						rules = append(rules, rule.Text)
+					}
+				}
+			}
+		}
+	}
+	return rules
 }
 
 // Devices that do not exist, or have no address, and the device of the REST API are not in the flow table: a flow table with the former would be refused.

@@ -59,6 +59,7 @@ func (p *plan) uplinks() {
 	} {
 		p.put(dataplane.PolicyRule{Priority: special.priority, Mark: special.mark, Mask: dataplane.UplinkMask, Action: special.action})
 	}
+	p.ups = ups
 	p.steer(ups)
 	p.choose(ups)
 	p.lost(ups)

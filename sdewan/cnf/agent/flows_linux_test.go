@@ -76,13 +76,26 @@ func (s *site) fast(c net.Conn) {
 }
 
 // answersTo answers the datagrams that arrive at an address, and returns a client's socket for it.
-func answersTo(t *testing.T, server, client *nstest.NS, at string) net.Conn {
+func answersTo(t *testing.T, server, client *nstest.NS, at string) (c net.Conn) {
 	t.Helper()
-	var l net.PacketConn
-	var c net.Conn
-	var err error
-	server.Do(func() { l, err = net.ListenPacket("udp4", at) })
-	require.NoError(t, err)
+	answering(t, server, at)
+	client.Do(func() {
+		var err error
+		c, err = net.Dial("udp4", at)
+		require.NoError(t, err)
+	})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// answering answers the datagrams that arrive at an address, and returns the socket.
+func answering(t *testing.T, server *nstest.NS, at string) (l net.PacketConn) {
+	t.Helper()
+	server.Do(func() {
+		var err error
+		l, err = net.ListenPacket("udp4", at)
+		require.NoError(t, err)
+	})
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		buf := make([]byte, 100)
@@ -94,10 +107,7 @@ func answersTo(t *testing.T, server, client *nstest.NS, at string) net.Conn {
 			_, _ = l.WriteTo(buf[:n], from)
 		}
 	}()
-	client.Do(func() { c, err = net.Dial("udp4", at) })
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	return c
+	return l
 }
 
 // Connections of the LAN, with and without translation, and to a port of the CNF that leads into the LAN, get into the flow table; those of the CNF itself, those to
@@ -190,6 +200,42 @@ func TestFlowsFailover(t *testing.T) {
 	s.online("net1", true)
 	s.fast(datagrams)
 	require.Equal(t, strings.Split(before, "\n")[0], strings.Split(arrivals(), "\n")[0], "live connections stay")
+}
+
+// A connection that began beyond an uplink comes back through the other one when the first is found dead, and its answers follow, though the end in the LAN has sent
+// before: what it sent must not be in the flow table.
+func TestFlowsFailoverInbound(t *testing.T) {
+	c := translating("")
+	c.Forwardings = append(c.Forwardings, rest.Forwarding{Name: "in", Src: "wan", Dest: "lan"})
+	s := newFlowSite(t, c)
+	s.far.Run("nft 'table ip arrivals { chain in { type filter hook prerouting priority -160; iifname \"isp1\" udp sport 53 counter; iifname \"isp2\" udp sport 53 counter; }; }'")
+	arrivals := func() []string {
+		return strings.Split(s.far.Run("nft list table ip arrivals | grep -o 'packets [0-9]*'"), "\n")
+	}
+	l := answering(t, s.lan, "192.168.1.1:53")
+	var client net.Conn
+	s.far.Do(func() {
+		var err error
+		client, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 3)}}).Dial("udp4", "192.168.1.1:53")
+		require.NoError(t, err)
+	})
+	defer client.Close()
+	s.fast(client)
+	s.isp1.Run("nft 'table ip dead { chain in { type filter hook input priority -300; iifname \"cnf\" icmp type echo-request drop; }; }'")
+	s.online("net1", false)
+	for range 5 {
+		_, err := l.WriteTo([]byte("x"), client.LocalAddr())
+		require.NoError(t, err)
+		_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_, err = client.Read(make([]byte, 1))
+		require.NoError(t, err)
+	}
+	s.far.Run("ip rule add pref 5 to 192.168.1.0/24 lookup 12")
+	before := arrivals()
+	s.fast(client)
+	after := arrivals()
+	require.Equal(t, before[0], after[0], "nothing more through net1")
+	require.NotEqual(t, before[1], after[1])
 }
 
 // What no rule allows any more passes no longer, though it is in the flow table: as without it, that concerns everything when the CNF is closed, and

@@ -147,6 +147,28 @@ func TestFlowTableRefused(t *testing.T) {
 			time.Sleep(2 * flowsAgain)
 			synctest.Wait()
 			require.NotEmpty(t, held(t, target).FlowTables)
+			refuse = true
+			require.NoError(t, target.Fake.Apply(t.Context(), dataplane.Op{Old: held(t, target)}))
+			a.Changed()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Equal(t, 2, strings.Count(log.String(), "the kernel refuses the rules with one"), "it says so when it happens again")
+		})
+	})
+}
+
+// If the kernel refuses all rules, the flow table is not the reason, and is tried with the next pass.
+func TestFlowTableNotTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, target, log, _ := flowAgent(true, nil)
+		target.refuses = func(o dataplane.Object) bool { _, is := o.(dataplane.Ruleset); return is }
+		runFlows(t, a, time.Second, func() {
+			require.NotContains(t, log.String(), "no flow table")
+			target.refuses = func(dataplane.Object) bool { return false }
+			a.Changed()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.NotEmpty(t, held(t, target).FlowTables)
 		})
 	})
 }

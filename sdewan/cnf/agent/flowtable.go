@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -21,10 +22,10 @@ const (
 
 // flows is what an Agent knows of flow tables.
 type flows struct {
-	usable  atomic.Bool // one is wanted, and the kernel handles them
-	planned atomic.Bool // the last plan has one
-	until   time.Time   // no plan has one before; is used by passes alone
-	said    string      // why, as the log has it; likewise
+	usable atomic.Bool // one is wanted, and the kernel handles them
+	held   atomic.Bool // the kernel may hold one
+	until  time.Time   // before this time, no plan has one; is used by passes alone
+	reason string      // why the kernel refuses it, as the log has it; empty if it does not; likewise
 }
 
 // wanted reports whether a plan may have a flow table.
@@ -57,7 +58,7 @@ func (a *Agent) followFlows(ctx context.Context) {
 
 // acceptResets calls Kernel.AcceptResets if there is a flow table. It logs an error that is not the one that was said last, and returns the error.
 func (a *Agent) acceptResets(ctx context.Context, said string) string {
-	if !a.flows.planned.Load() {
+	if !a.flows.held.Load() {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, resetsInterval/2)
@@ -77,27 +78,39 @@ func (a *Agent) hold(ctx context.Context, target dataplane.Target, config rest.C
 	state, report := cnf.Plan(config, world)
 	ops, err := dataplane.Sync(ctx, target, state)
 	rules := flowRules(state)
-	a.flows.planned.Store(rules != nil)
-	if refuses(rules, err) { // or another program has changed them meanwhile
+	if rules != nil || err == nil {
+		a.flows.held.Store(rules != nil)
+	}
+	if failed(err, rules) { // or another program has changed them meanwhile
 		var more []dataplane.Op
 		more, err = dataplane.Sync(ctx, target, state)
 		ops = append(ops, more...)
 	}
-	if !refuses(rules, err) || ctx.Err() != nil {
+	if !failed(err, rules) || ctx.Err() != nil {
+		if rules != nil && err == nil {
+			a.flows.reason = ""
+		}
 		return state, report, ops, err
 	}
-	a.flows.until = world.Now.Add(flowsAgain)
-	if reason := err.Error(); reason != a.flows.said {
-		a.flows.said = reason
-		a.Log.Warn("no flow table: the kernel refuses the rules with one", "err", err)
-	}
 	world.FlowTables = false
-	state, report, more, err := a.hold(ctx, target, config, world)
-	return state, report, append(ops, more...), err
+	state, report, more, without := a.hold(ctx, target, config, world)
+	if !failed(without, rules) { // otherwise, the flow table is not the reason
+		a.flows.refused(world.Now, err, a.Log)
+	}
+	return state, report, append(ops, more...), without
 }
 
-// refuses reports whether the kernel does not hold rules with a flow table. err is the error of Sync.
-func refuses(rules dataplane.Object, err error) bool {
+// refused takes that the kernel holds the rules only without a flow table.
+func (f *flows) refused(now time.Time, err error, log *slog.Logger) {
+	f.until = now.Add(flowsAgain)
+	if reason := err.Error(); reason != f.reason {
+		f.reason = reason
+		log.Warn("no flow table: the kernel refuses the rules with one", "err", err)
+	}
+}
+
+// failed reports whether a Sync that returned err could not make the kernel hold rules; nil never fails.
+func failed(err error, rules dataplane.Object) bool {
 	var drift *dataplane.DriftError
 	if rules == nil || !errors.As(err, &drift) {
 		return false
