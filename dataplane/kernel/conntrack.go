@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -74,19 +73,16 @@ func changeEntries(conn *netlink.Conn, typ int, dump []byte, message func(entry 
 		if pass == 0 {
 			passes = (n + mostChanged - 1) / mostChanged
 		}
-		if err := sendChanges(context.Background(), conn, typ, found); err != nil {
+		if err := sendChanges(conn, typ, found); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sendChanges sends messages about conntrack entries until the context ends. An entry may be gone.
-func sendChanges(ctx context.Context, conn *netlink.Conn, typ int, messages [][]byte) error {
+// sendChanges sends messages about conntrack entries. An entry may be gone.
+func sendChanges(conn *netlink.Conn, typ int, messages [][]byte) error {
 	for _, m := range messages {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		if _, err := conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|typ, unix.NLM_F_ACK, m); err != nil && !netlink.Gone(err) {
 			return err
 		}

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -166,8 +167,11 @@ func AcceptResets(ctx context.Context) error {
 			changes = append(changes, netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, forget))
 		}
 	})
-	if err == nil {
-		err = sendChanges(ctx, conn, ctNew, changes)
+	for some := range slices.Chunk(changes, 1000) {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			break
+		}
+		err = sendChanges(conn, ctNew, some)
 	}
 	if err == nil && n > mostReset {
 		err = fmt.Errorf("there are more than %d", mostReset)

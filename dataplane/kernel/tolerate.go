@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 
@@ -54,7 +53,7 @@ func (l *tolerance) add(t dataplane.Tracked, entry []byte) {
 // end makes the changes.
 func (l *tolerance) end(conn *netlink.Conn) error {
 	all := append(l.live, l.ended...)
-	if err := sendChanges(context.Background(), conn, ctNew, all[:min(len(all), mostTolerated)]); err != nil {
+	if err := sendChanges(conn, ctNew, all[:min(len(all), mostTolerated)]); err != nil {
 		return fmt.Errorf("letting connections come back: %w", err)
 	}
 	return nil
