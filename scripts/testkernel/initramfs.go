@@ -34,12 +34,13 @@ func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err e
 	if _, err := output(ctx, "", "scripts/image/rootfs.sh", root, "bin/wireguard-go"); err != nil {
 		return nil, err
 	}
-	build := []string{"test", "-c", "-ldflags", "-s -w", "-o", binaries + "/"}
-	for _, s := range suites {
-		build = append(build, s.pkg)
+	binary := func(s suite) string { // of its own for packages with the same last name
+		return filepath.Join(binaries, strings.ReplaceAll(filepath.Clean(s.pkg), "/", "-")+".test")
 	}
-	if _, err := output(ctx, "", "go", build...); err != nil {
-		return nil, err
+	for _, s := range suites {
+		if _, err := output(ctx, "", "go", "test", "-c", "-ldflags", "-s -w", "-o", binary(s), s.pkg); err != nil {
+			return nil, err
+		}
 	}
 	image, err := os.CreateTemp(work, "initramfs")
 	if err != nil {
@@ -68,12 +69,11 @@ func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err e
 	list := ""
 	for _, s := range suites {
 		// A test finds its testdata, and that of the repository, where it would here.
-		binary := filepath.Join(binaries, filepath.Base(s.pkg)+".test")
-		if _, err := os.Stat(binary); err != nil {
+		if _, err := os.Stat(binary(s)); err != nil {
 			return nil, fmt.Errorf("%s has no tests: %w", s.pkg, err)
 		}
 		dir := filepath.Join("/src", s.pkg)
-		a.file(binary, filepath.Join(dir, "test"))
+		a.file(binary(s), filepath.Join(dir, "test"))
 		if data := filepath.Join(s.pkg, "testdata"); exists(data) {
 			a.tree(data, filepath.Join(dir, "testdata"))
 		}
