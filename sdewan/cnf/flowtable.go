@@ -52,7 +52,7 @@ func (p *plan) flows() {
 	if p.runs("mwan3") {
 		for _, u := range p.ups {
 			if !u.Online {
-				p.table.add("flow_to", u.Name, fmt.Sprintf("ct mark & %#x == %#04x return", dataplane.UplinkMask, u.mark()))
+				p.table.add("flow_to", "", fmt.Sprintf("ct mark & %#x == %#04x return", dataplane.UplinkMask, u.mark()))
 			}
 		}
 		for _, u := range p.ups {
