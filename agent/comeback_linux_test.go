@@ -36,7 +36,6 @@ func TestServiceComesBack(t *testing.T) {
 		east.sync(t, west)
 	}
 	west.sync(t, east)
-	through(0)
 	var l net.Listener
 	west.pods["worker"].Do(func() {
 		var err error

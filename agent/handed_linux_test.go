@@ -49,21 +49,9 @@ func TestHandedOver(t *testing.T) {
 				west.health[gw] = map[string]mesh.Health{east.cableOf(1) + " over vxlan-tunnel": down}
 			}
 			sync()
-			var l net.Listener
-			west.pods["worker"].Do(func() {
-				var err error
-				l, err = net.Listen("tcp4", west.podIP("worker")+":8080")
-				require.NoError(t, err)
-			})
-			defer l.Close()
-			east.pods["worker"].Do(func() {
-				c, err := net.DialTimeout("tcp4", l.Addr().String(), 5*time.Second)
-				require.NoError(t, err)
-				defer c.Close()
-				s, err := l.Accept()
-				require.NoError(t, err)
-				defer s.Close()
-				says := func(from, to net.Conn, message string) {
+			at := west.podIP("worker") + ":8080"
+			connect(t, east.pods["worker"], at, west.pods["worker"], at, func(c, s *net.TCPConn) {
+				says := func(from, to *net.TCPConn, message string) {
 					require.NoError(t, to.SetDeadline(time.Now().Add(20*time.Second)))
 					_, err := from.Write([]byte("word"))
 					require.NoError(t, err)

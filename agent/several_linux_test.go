@@ -80,7 +80,7 @@ func TestSeveralGateways(t *testing.T) {
 					west.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, west.podIP(backend)))
 				}
 				for _, from := range east.names {
-					connect(t, east.pods[from], service+":80", west.pods[backend], west.podIP(backend)+":8080", func(server *net.TCPConn) {
+					connect(t, east.pods[from], service+":80", west.pods[backend], west.podIP(backend)+":8080", func(_, server *net.TCPConn) {
 						require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
 					})
 				}
@@ -124,7 +124,7 @@ X`, "172.18.1.11"))
 				east.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, east.podIP("worker")))
 			}
 			for _, from := range west.names {
-				connect(t, west.pods[from], service+":80", east.pods["worker"], east.podIP("worker")+":8080", func(server *net.TCPConn) {
+				connect(t, west.pods[from], service+":80", east.pods["worker"], east.podIP("worker")+":8080", func(_, server *net.TCPConn) {
 					require.Equal(t, west.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
 				})
 			}

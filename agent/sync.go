@@ -8,7 +8,7 @@ import (
 	"subctl/dataplane"
 )
 
-// cabler returns the kernel's view of the node's cables, including those that an earlier agent has made. It is nil if the target has none.
+// cabler returns the kernel's view of the node's cables, including the cables that an earlier agent has made. It is nil if the target reports no cables.
 func (a *agent) cabler() dataplane.Cabler {
 	t, err := a.target(a.Role.Owner)
 	if err != nil {

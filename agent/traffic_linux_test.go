@@ -391,7 +391,7 @@ func TestSourcesAreKept(t *testing.T) {
 					gw.Run(strings.ReplaceAll(fmt.Sprintf(script, west.podIP(name)), "\n\t\t\t", "\n"))
 					west.sync(t, east)
 					for _, from := range nodeNames {
-						connect(t, east.pods[from], service+":80", west.pods[name], west.podIP(name)+":8080", func(server *net.TCPConn) {
+						connect(t, east.pods[from], service+":80", west.pods[name], west.podIP(name)+":8080", func(_, server *net.TCPConn) {
 							require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "from %s to %s", from, name)
 						})
 					}
@@ -419,7 +419,7 @@ func TestSourcesAreKeptFromNFTables(t *testing.T) {
 			west.sync(t, east)
 			for _, from := range nodeNames {
 				for _, to := range nodeNames {
-					connect(t, east.pods[from], west.podIP(to)+":8080", west.pods[to], west.podIP(to)+":8080", func(server *net.TCPConn) {
+					connect(t, east.pods[from], west.podIP(to)+":8080", west.pods[to], west.podIP(to)+":8080", func(_, server *net.TCPConn) {
 						require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "from %s to %s", from, to)
 					})
 				}
@@ -450,11 +450,11 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 		for i, node := range nodeNames {
 			ip := fmt.Sprintf("10.112.%d.1", i+1) // see newSide
 			for _, from := range nodeNames {
-				connect(t, east.pods[from], ip+":8080", west.nodes[node], ip+":8080", func(*net.TCPConn) {})
+				connect(t, east.pods[from], ip+":8080", west.nodes[node], ip+":8080", func(_, _ *net.TCPConn) {})
 			}
 			for _, port := range []int{dataplane.GatewayMetricsPort, dataplane.GatewayProbePort, dataplane.RouteMetricsPort, dataplane.RouteProbePort} {
 				at := net.JoinHostPort(ip, fmt.Sprint(port))
-				connect(t, west.pods[node], at, west.nodes[node], at, func(*net.TCPConn) {})
+				connect(t, west.pods[node], at, west.nodes[node], at, func(_, _ *net.TCPConn) {})
 				for _, from := range nodeNames {
 					t.Run(fmt.Sprintf("from %s to port %d of %s, %s", from, port, node, how), func(t *testing.T) {
 						var l net.Listener
@@ -528,7 +528,7 @@ func TestNodesConnectFromPortsOfAgents(t *testing.T) {
 }
 
 // connect opens a connection to an address, and gives both ends of it to f.
-func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(server *net.TCPConn)) {
+func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(client, server *net.TCPConn)) {
 	t.Helper()
 	var l net.Listener
 	server.Do(func() {
@@ -544,7 +544,7 @@ func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen
 		s, err := l.Accept()
 		require.NoError(t, err)
 		defer s.Close()
-		f(s.(*net.TCPConn))
+		f(c.(*net.TCPConn), s.(*net.TCPConn))
 	})
 }
 

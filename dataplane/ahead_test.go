@@ -28,9 +28,6 @@ func TestAhead(t *testing.T) {
 	}
 	resilient := of(9, first)
 	resilient.Buckets = 1024
-	to := func(dst string, group uint32) dataplane.Route {
-		return dataplane.Route{Table: 100, Dst: netip.MustParsePrefix(dst), Group: group}
-	}
 	west, north := to("10.1.0.0/16", 9), to("10.2.0.0/16", 9)
 	both, one := of(9, first, second), of(9, first)
 	for name, test := range map[string]struct {
@@ -67,19 +64,9 @@ func TestAheadBesideFailure(t *testing.T) {
 	at := func(id uint32) dataplane.Nexthop {
 		return dataplane.Nexthop{ID: id, Via: netip.AddrFrom4([4]byte{241, 18, 0, byte(id)}), Dev: device.Name}
 	}
-	of := func(id uint32, hops ...uint32) (g dataplane.Group) {
-		g.ID = id
-		for _, h := range hops {
-			g.Members = append(g.Members, dataplane.Member{ID: h, Weight: 1})
-		}
-		return g
-	}
-	to := func(dst string, group uint32) dataplane.Route {
-		return dataplane.Route{Table: 100, Dst: netip.MustParsePrefix(dst), Group: group}
-	}
 	const west, north = "10.1.0.0/16", "10.2.0.0/16"
 	with := func(objs ...dataplane.Object) dataplane.State {
-		return state(t, append(objs, device, vtep, at(3), at(4), of(9, 3, 4), to(west, 9))...)
+		return state(t, append(objs, device, vtep, at(3), at(4), through(9, 3, 4), to(west, 9))...)
 	}
 	for name, test := range map[string]struct {
 		before, want dataplane.State
@@ -87,13 +74,13 @@ func TestAheadBesideFailure(t *testing.T) {
 		turns        bool
 	}{
 		"nothing fails":                         {with(), with(), nil, true},
-		"another next hop is refused":           {with(), with(at(5), of(10, 5), to(north, 10)), at(5), true},
+		"another next hop is refused":           {with(), with(at(5), through(10, 5), to(north, 10)), at(5), true},
 		"the next hop of a detour is refused":   {with(), with(at(5)), at(5), true},
-		"another group stays":                   {with(at(5), of(10, 5)), with(at(5)), of(10, 5), true},
+		"another group stays":                   {with(at(5), through(10, 5)), with(at(5)), through(10, 5), true},
 		"a next hop of the group is refused":    {dataplane.State{}, with(), at(4), false},
-		"the group is refused":                  {state(t, device, vtep, at(3), at(4), of(9, 4), to(west, 9)), with(), of(9), false},
+		"the group is refused":                  {state(t, device, vtep, at(3), at(4), through(9, 4), to(west, 9)), with(), through(9), false},
 		"a route stays, and leads to the group": {with(to(north, 9)), with(), to(north, 9), false},
-		"a route leads to the group, still":     {with(of(10, 3), to(north, 9)), with(of(10, 3), to(north, 10)), to(north, 9), false},
+		"a route leads to the group, still":     {with(through(10, 3), to(north, 9)), with(through(10, 3), to(north, 10)), to(north, 9), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &dataplanetest.Fake{}
@@ -106,13 +93,13 @@ func TestAheadBesideFailure(t *testing.T) {
 			_, err = dataplane.Sync(t.Context(), target, test.want)
 			require.Equal(t, test.fails != nil, err != nil, err)
 			next := maps.Clone(test.want)
-			next[of(9).Key()] = of(9, 3)
+			next[through(9).Key()] = through(9, 3)
 			ops := dataplane.Ahead(dataplane.Held(test.want, err), next)
 			if !test.turns {
 				require.Empty(t, ops)
 				return
 			}
-			require.Equal(t, []dataplane.Op{{Old: of(9, 3, 4), New: of(9, 3)}}, ops)
+			require.Equal(t, []dataplane.Op{{Old: through(9, 3, 4), New: through(9, 3)}}, ops)
 		})
 	}
 }

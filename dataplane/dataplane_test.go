@@ -71,20 +71,24 @@ func TestDiffReplace(t *testing.T) {
 	require.Empty(t, dataplane.Diff(want, want))
 }
 
+// through returns a group of next hops of equal weight.
+func through(id uint32, hops ...uint32) (g dataplane.Group) {
+	g.ID = id
+	for _, h := range hops {
+		g.Members = append(g.Members, dataplane.Member{ID: h, Weight: 1})
+	}
+	return g
+}
+
+// to returns a route through a group.
+func to(dst string, group uint32) dataplane.Route {
+	return dataplane.Route{Table: 100, Dst: netip.MustParsePrefix(dst), Group: group}
+}
+
 // When a group, or a next hop, passes to another cluster, no route leads to a gateway of the wrong cluster meanwhile.
 func TestHostileGroupPassesOn(t *testing.T) {
 	at := func(id uint32, gateway string) dataplane.Nexthop {
 		return dataplane.Nexthop{ID: id, Via: netip.MustParseAddr(gateway), Dev: device.Name}
-	}
-	through := func(id uint32, hops ...uint32) (g dataplane.Group) {
-		g.ID = id
-		for _, h := range hops {
-			g.Members = append(g.Members, dataplane.Member{ID: h, Weight: 1})
-		}
-		return g
-	}
-	to := func(dst string, group uint32) dataplane.Route {
-		return dataplane.Route{Table: 100, Dst: netip.MustParsePrefix(dst), Group: group}
 	}
 	const victim, attacker = "10.1.0.0/16", "10.2.0.0/16"
 	gateway := map[string]string{victim: "241.18.0.3", attacker: "241.18.0.4"}

@@ -56,7 +56,7 @@ func (w *script) withoutFlows(r Ruleset) Ruleset {
 	return r
 }
 
-// flows makes the flow tables of r of those of have, which no rule refers to any more.
+// flows replaces the flow tables of have by the flow tables of r. No rule refers to a flow table of have any more: see withoutFlows.
 func (w *script) flows(r, have Ruleset) {
 	for _, f := range have.FlowTables {
 		w.add("delete flowtable inet %s %s", w.table, f.Name)

@@ -182,7 +182,7 @@ func AcceptResets(ctx context.Context) error {
 	return nil
 }
 
-// isFastTCP reports whether an entry is that of a TCP connection in a flow table.
+// isFastTCP reports whether a conntrack entry belongs to a TCP connection in a flow table.
 func isFastTCP(entry []byte) bool {
 	var status uint32
 	var flow dataplane.Flow

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -94,17 +95,8 @@ func TestDriftCNF(t *testing.T) {
 	ns, h := node(t, dataplane.CNFOwner)
 	want := cnfState(t)
 	settle(t, ns, h, want)
-	var signals <-chan struct{}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ns.Do(func() {
-		var err error
-		signals, err = WatchNetwork(ctx, 10*time.Millisecond)
-		require.NoError(t, err)
-	})
-	calm(signals, news)
 	const table = "inet subctl-cnf"
-	for name, damage := range map[string]string{
+	requireRepaired(t, ns, h, want, map[string]string{
 		"rule deleted":         "nft delete rule " + table + " zone_lan handle $(nft -a list chain " + table + " zone_lan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
 		"rule added":           "nft add rule " + table + " zone_lan drop",
 		"rule inserted":        "nft insert rule " + table + ` fw_input drop comment '"a-name #aabbccddeeff"'`,
@@ -126,7 +118,22 @@ func TestDriftCNF(t *testing.T) {
 		"action changed":       "ip rule del pref 2061 && ip rule add pref 2061 fwmark 0x3d00/0x3f00 unreachable protocol 172",
 		"not is gone":          "ip rule del pref 7000 && ip rule add pref 7000 from 10.0.0.0/8 to 192.0.2.0/24 fwmark 1/0xff lookup 1234 protocol 172",
 		"rule added elsewhere": "ip rule add pref 20000 lookup 7 protocol 172",
-	} {
+	})
+}
+
+// requireRepaired requires that Watch notices each damage, a command, and that one Sync repairs it.
+func requireRepaired(t *testing.T, ns *nstest.NS, h *Host, want dataplane.State, damages map[string]string) {
+	t.Helper()
+	var signals <-chan struct{}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ns.Do(func() {
+		var err error
+		signals, err = WatchNetwork(ctx, 10*time.Millisecond)
+		require.NoError(t, err)
+	})
+	calm(signals, news)
+	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			calm(signals, 50*time.Millisecond)
 			ns.Run(damage)

@@ -47,7 +47,7 @@ var suites = []suite{
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
-	{pkg: "./sdewan/cnf", run: "^Test(IPsec|FlowTableOnLinux)"},
+	{pkg: "./sdewan/cnf", run: "^Test(IPsec|ScenariosOnLinux)"},
 	{pkg: "./sdewan/cnf/agent", run: "^Test(Flows|Traffic(Failover|Moves|Firewall|Reflection|ToTheCluster|SurvivesChanges))"},
 	{pkg: "./agent", run: "^TestLeakMatrix$/^vxlan.ipsec$"},
 }

@@ -87,7 +87,7 @@ func TestScenariosOnLinux(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			a, _, w := scenario(t, file)
 			if w.FlowTables {
-				t.Skip("see TestFlowTableOnLinux")
+				nstest.Kernel(t, "flow-table")
 			}
 			onLinux(t, a)
 		})

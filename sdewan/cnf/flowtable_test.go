@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"subctl/dataplane"
-	"subctl/internal/nstest"
 	"subctl/sdewan/rest"
 
 	"github.com/stretchr/testify/require"
@@ -149,11 +148,4 @@ func TestFlowTableDevices(t *testing.T) {
 	w.Routes = w.Routes[:3]
 	flows, _ = flowsOf(t, c, w)
 	require.Equal(t, []string{"net0", "net1"}, flows.Devices)
-}
-
-// Linux takes the commands of the scenario with a flow table.
-func TestFlowTableOnLinux(t *testing.T) {
-	nstest.Kernel(t, "flow-table")
-	a, _, _ := scenario(t, "testdata/18-flows.txtar")
-	onLinux(t, a)
 }
