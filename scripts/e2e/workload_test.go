@@ -63,15 +63,23 @@ func deploy(t *testing.T, cluster string) {
 	}
 }
 
+// pods are the pods of an application. It waits for their addresses: a pod whose node has booted again has none for a moment, even after
+// its rollout is said to be complete.
 func pods(t *testing.T, cluster, app string) []pod {
 	t.Helper()
-	out := kubectl(t, cluster, "get", "pods", "-l", "app="+app, "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.podIP}{"\n"}{end}`)
 	var ps []pod
-	for line := range strings.Lines(out) {
-		f := strings.Fields(line)
-		require.Len(t, f, 3, out)
-		ps = append(ps, pod{cluster, f[0], f[1], f[2]})
-	}
+	eventually(t, time.Minute, func() error {
+		ps = nil
+		out := kubectl(t, cluster, "get", "pods", "-l", "app="+app, "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.podIP}{"\n"}{end}`)
+		for line := range strings.Lines(out) {
+			f := strings.Fields(line)
+			if len(f) != 3 {
+				return fmt.Errorf("a pod without an address: %s", out)
+			}
+			ps = append(ps, pod{cluster, f[0], f[1], f[2]})
+		}
+		return nil
+	})
 	return ps
 }
 
