@@ -44,7 +44,9 @@ func lasts(measured, seen time.Duration) time.Duration {
 func strikes(watched time.Duration, begin func(t *testing.T, s *scene, victim string)) func(*testing.T, *scene, string) int {
 	return func(t *testing.T, s *scene, victim string) int {
 		return s.moved(t, victim, func() {
+			s.struck[0] = time.Now()
 			begin(t, s, victim)
+			s.struck[1] = time.Now()
 			s.clock.lap("fault")
 			time.Sleep(watched)
 			s.clock.lap("watch")
@@ -228,8 +230,7 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	up := time.Now()
 	time.Sleep(500 * time.Millisecond)
 	s.clock.lap("start")
-	s.first = nil
-	struck := time.Since(up)
+	s.first, s.struck = nil, [2]time.Time{}
 	run.Moved = f.happen(t, s, victim)
 	e := all.stop(t)
 	run.Dropped, run.Control = dropped(t, s.inside, s.far)-drops, e.Control.LongestGapMs
@@ -238,8 +239,8 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 		require.Empty(t, u.Err)
 		run.Gap, run.Packets = max(run.Gap, u.LongestGapMs), run.Packets+u.Lost
 		if f := (flow{"udp", u.Target, u.Port}); u.Lost > 0 {
-			t.Logf("datagrams from port %d to %s: %d lost, from %d to %d ms (first through the failed gateway: %v, now: %v); the fault began after %d ms",
-				u.Port, u.Target, u.Lost, u.LostFromMs, u.LostToMs, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], struck.Milliseconds())
+			t.Logf("datagrams from port %d to %s: %d lost, from %d to %d ms, gap from %d ms (first through the failed gateway: %v, now: %v); the fault began from %d to %d ms", u.Port, u.Target,
+				u.Lost, u.LostFromMs, u.LostToMs, u.GapFromMs, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], s.struck[0].Sub(up).Milliseconds(), s.struck[1].Sub(up).Milliseconds())
 		}
 	}
 	for _, c := range e.TCP {

@@ -41,6 +41,7 @@ type ended struct {
 
 		LostFromMs, LostToMs int
 		LongestGapMs         float64
+		GapFromMs            int
 		Err                  string
 	}
 	TCP []struct {

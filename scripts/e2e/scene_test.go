@@ -29,6 +29,7 @@ type scene struct {
 	suffering bool              // a fault has begun, and was not undone yet
 	clock     clock             // of the run
 
+	struck     [2]time.Time // when the last fault began, at the earliest and at the latest
 	first, now map[flow]int // the mark of the gateway of each flow: before the fault, and after what has happened last
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -31,24 +30,28 @@ const controlRate = 100
 
 // ownPorts hands out the local ports of flows, each once. Flows to the same target have the same remainder: where the targets are a Service
 // and its pod, behind different gateways, which do not know each other's connections, two flows from one port may arrive as one, also
-// if one of them has ended two minutes ago.
+// if one of them has ended two minutes ago. For the same reason, ports are handed out in turn, from one that moves on with the clock: a kernel that chooses
+// ports does not come back to one soon either (RFC 6056, algorithm 4).
 type ownPorts struct {
 	mu      sync.Mutex
-	taken   map[int]bool
+	last    int // the number of ports handed out, or left out, since 1970
 	targets []string
 }
 
-// The ports that kernels choose from, too.
-const firstPort, lastPort = 32768, 60999
+// The ports that kernels choose from, too, and how many of them the clock leaves behind in a second: all in 188 s.
+const firstPort, lastPort, portsPerSecond = 32768, 60999, 150
+
+func newOwnPorts(now time.Time, targets ...string) *ownPorts {
+	return &ownPorts{last: int(now.Unix()) * portsPerSecond, targets: targets}
+}
 
 // next returns a port for a target.
 func (o *ownPorts) next(target string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if port%len(o.targets) == slices.Index(o.targets, target) && !o.taken[port] {
-			o.taken[port] = true
+		o.last++
+		if port := firstPort + o.last%(lastPort-firstPort+1); port%len(o.targets) == slices.Index(o.targets, target) {
 			return port
 		}
 	}
@@ -103,9 +106,9 @@ func flows(ctx context.Context, args []string) error {
 	}
 	if target := values["control"]; target != "" {
 		result.Control = &udpFlow{Target: target}
-		begin(result.Control, &ownPorts{taken: map[int]bool{}, targets: []string{target}}, min(rate, controlRate))
+		begin(result.Control, newOwnPorts(time.Now(), target), min(rate, controlRate))
 	}
-	ports := &ownPorts{taken: map[int]bool{}, targets: targets}
+	ports := newOwnPorts(time.Now(), targets...)
 	for i := range udps {
 		f := &udpFlow{Target: targets[i%len(targets)]}
 		result.UDP = append(result.UDP, f)
@@ -139,6 +142,7 @@ type udpFlow struct {
 	LostFrom   int     `json:"lostFromMs"` // when the first of them should have been sent, and the last one, since all flows are up
 	LostTo     int     `json:"lostToMs"`
 	LongestGap float64 `json:"longestGapMs"` // without an answer
+	GapFrom    int     `json:"gapFromMs"`    // when the last answer before it arrived, since all flows are up
 	Err        string  `json:"err,omitempty"`
 
 	every          time.Duration // between two datagrams
@@ -169,7 +173,8 @@ func (f *udpFlow) count(from time.Time) {
 	if i < 0 {
 		i = len(f.arrivals)
 	}
-	f.LongestGap = longestGap(from, f.arrivals[i:], f.ended)
+	gap, after := longestGap(from, f.arrivals[i:], f.ended)
+	f.LongestGap, f.GapFrom = gap, int(after.Sub(from).Milliseconds())
 }
 
 func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up func()) {

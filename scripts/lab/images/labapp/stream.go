@@ -99,7 +99,7 @@ func stream(ctx context.Context, args []string) error {
 		result.LostInARow = max(result.LostInARow, row)
 	}
 	result.Lost = sent - result.Received
-	result.LongestGap = longestGap(started, arrivals, ended)
+	result.LongestGap, _ = longestGap(started, arrivals, ended)
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		return err
 	}
@@ -109,14 +109,17 @@ func stream(ctx context.Context, args []string) error {
 	return nil
 }
 
-// longestGap returns the longest time without an arrival, in milliseconds.
-func longestGap(started time.Time, arrivals []time.Time, ended time.Time) (longest float64) {
+// longestGap returns the longest time without an arrival, in milliseconds, and when it begins.
+func longestGap(started time.Time, arrivals []time.Time, ended time.Time) (longest float64, from time.Time) {
 	last := started
+	from = started
 	for _, at := range append(arrivals, ended) {
-		longest = max(longest, float64(at.Sub(last).Microseconds())/1000)
+		if gap := float64(at.Sub(last).Microseconds()) / 1000; gap > longest {
+			longest, from = gap, last
+		}
 		last = at
 	}
-	return longest
+	return longest, from
 }
 
 func untilStdinEnds(ctx context.Context) context.Context {
