@@ -63,7 +63,8 @@ func (p Probes) FastEvery() time.Duration {
 // From time to time, every FullInterval, an echo has the size of the MTU. See Echo.
 //
 // A target that was down is up after FastBack answers in a row, and is pinged every FastInterval until then, but
-// only every FastIdle after FastTired lost pings.
+// only every FastIdle after FastTired lost pings. If it is down again before it was Steady, it takes twice as many answers, and each time that this
+// happens, up to FastFlaps times: 4 s.
 //
 // FastEach bounds the cost of many targets: each is pinged less often, so that no more than one in FastEach is pinged on average. While answers
 // are overdue, each is pinged FastRetries times as often, or every FastRetry if that is longer: if 1,000 fail at once, every FastRetryMany.
@@ -78,6 +79,7 @@ const (
 	FullInterval  = 500 * time.Millisecond
 	FastLost      = 7
 	FastBack      = 5
+	FastFlaps     = 3
 	FastTired     = 100
 	FastIdle      = time.Second
 )
