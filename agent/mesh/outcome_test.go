@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 )
 
@@ -32,7 +33,7 @@ func TestDetourRefused(t *testing.T) {
 func TestUnreachableNodes(t *testing.T) {
 	found := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	down := Health{Status: submarinerv1.ConnectionError, Message: "it forwards nothing", By: "echo", Since: found}
-	p := Plan{Mesh: &Mesh{}}
+	p := Plan{Mesh: &Mesh{Membership: Membership{Submariner: &v1alpha1.Submariner{}}}}
 	of := func(h Healths) *metav1.Condition {
 		return meta.FindStatusCondition(conditions(nil, p, Outcome{Health: h}), ConditionNodesReachable)
 	}
