@@ -196,6 +196,9 @@ func TestGreyFailures(t *testing.T) {
 		"forward drops at the own gateway": {
 			worker, "gateway/gw2", east.nodes["gw2"], fmt.Sprintf(drops, "forward", "drop"), "answers pings, but forwards no packets",
 		},
+		"first packets of connections are dropped": {
+			gw, over(0), west.nodes["gw"], fmt.Sprintf(drops, "forward", "ct state new drop"), "answers pings, but forwards no packets, or none of new connections",
+		},
 		"large packets are dropped": {
 			gw, over(1), fabric, fmt.Sprintf(drops, "forward", "ip daddr 172.18.2.12 udp dport 4502 meta length > 1400 drop"), "packets of 1450 bytes",
 		},
@@ -221,7 +224,7 @@ func TestGreyFailures(t *testing.T) {
 				}
 			}
 			repair()
-			test.by.await(test.probe, submarinerv1.Connected, 5*time.Second)
+			test.by.await(test.probe, submarinerv1.Connected, 10*time.Second) // it flaps
 		})
 	}
 	t.Run("a dead agent", func(t *testing.T) {
@@ -267,7 +270,7 @@ func TestEchoesOverDrivers(t *testing.T) {
 			mtu, err := strconv.Atoi(strings.TrimSpace(east.nodes["gw"].Run("ip -o link show " + east.device + " | grep -o 'mtu [0-9]*' | cut -d' ' -f2")))
 			require.NoError(t, err)
 			for _, size := range []int{1, mtu - 28} {
-				require.NoError(t, socket.Send(make([]byte, size), east.device, mac, own))
+				require.NoError(t, socket.Send(make([]byte, size), east.device, mac, netip.AddrPortFrom(own, 9)))
 				select {
 				case n := <-back:
 					require.Equal(t, size, n)
@@ -275,9 +278,9 @@ func TestEchoesOverDrivers(t *testing.T) {
 					require.Fail(t, "it did not come back", "%d bytes", size)
 				}
 			}
-			require.Error(t, socket.Send(make([]byte, mtu-27), east.device, mac, own), "larger than the MTU")
+			require.Error(t, socket.Send(make([]byte, mtu-27), east.device, mac, netip.AddrPortFrom(own, 9)), "larger than the MTU")
 			west.nodes["gw"].Run("nft flush set ip submariner-gateway-antispoof echo")
-			require.NoError(t, socket.Send([]byte{1}, east.device, mac, own))
+			require.NoError(t, socket.Send([]byte{1}, east.device, mac, netip.AddrPortFrom(own, 9)))
 			select {
 			case <-back:
 				require.Fail(t, "it came back although it must not")
@@ -338,7 +341,7 @@ func TestHostileEchoes(t *testing.T) {
 				payloads = append(payloads, append(binary.BigEndian.AppendUint16(nil, seq), make([]byte, 16)...))
 			}
 			for _, payload := range payloads {
-				if err := socket.Send(payload, dataplane.VXLANDevice, mac, own); err != nil {
+				if err := socket.Send(payload, dataplane.VXLANDevice, mac, netip.AddrPortFrom(own, 9)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -356,7 +359,7 @@ func TestHostileEchoes(t *testing.T) {
 		gw.await(third, submarinerv1.Connected, 10*time.Second)
 		before, start := all.ignored.Load(), time.Now()
 		for range 20_000 {
-			require.NoError(t, socket.Send(old[0], dataplane.VXLANDevice, mac, own))
+			require.NoError(t, socket.Send(old[0], dataplane.VXLANDevice, mac, netip.AddrPortFrom(own, 9)))
 		}
 		time.Sleep(100 * time.Millisecond)
 		most := int64(dataplane.EchoRate * (2 + time.Since(start).Seconds()))
@@ -374,7 +377,7 @@ func TestHostileEchoes(t *testing.T) {
 				socket, err := kernel.ListenEchoes(t.Context(), dataplane.EchoPort, 2000)
 				require.NoError(t, err)
 				defer socket.Close()
-				require.NoError(t, socket.Send([]byte("x"), dataplane.VXLANDevice, mac, netip.MustParseAddr(src)))
+				require.NoError(t, socket.Send([]byte("x"), dataplane.VXLANDevice, mac, netip.AddrPortFrom(netip.MustParseAddr(src), 9)))
 				if src == "241.18.3.11" {
 					c, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.ParseIP("241.18.2.11"), Port: dataplane.EchoPort})
 					require.NoError(t, err)

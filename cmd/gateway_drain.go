@@ -17,7 +17,8 @@ import (
 const gatewayDrainLong = `Take gateways out of service, such as before their nodes are rebooted.
 
 A gateway that is draining keeps its cables and the connections that it has, and gets no new
-ones, except a few by chance: about one in a hundred. Kernels without resilient next hop groups
+ones from its own cluster. From other clusters, it gets those between addresses that are
+connected through it already, and a few by chance. Kernels without resilient next hop groups
 (before Linux 5.13) cannot tell new connections from old ones; there, connections through it
 take another gateway at once. When the connections have ended, or have had no packet for 120 s,
 or when the grace period is over, the gateway is drained: other nodes and clusters do not use

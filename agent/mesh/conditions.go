@@ -20,6 +20,8 @@ const (
 	ConditionSynced = "Synced"
 	// ConditionNodesDistinct is False if nodes of this cluster are left out, as other nodes have their addresses.
 	ConditionNodesDistinct = "NodesDistinct"
+	// ConditionNodesReachable is False if probes find that packets to a gateway of this cluster, or from a gateway to another node, are lost.
+	ConditionNodesReachable = "NodesReachable"
 	// ConditionPublicIP is False if the public address that a user specifies for the
 	// gateway cannot be used.
 	ConditionPublicIP = "PublicIP"
@@ -88,6 +90,9 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	}
 	if doubled := m.Membership.Doubled; len(doubled) > 0 {
 		add(ConditionNodesDistinct, false, reasonSameAddress, clip(strings.Join(doubled, "\n")))
+	}
+	if lost := o.Health.unreachable(); len(lost) > 0 {
+		add(ConditionNodesReachable, false, reasonNoAnswer, clip(strings.Join(lost, "\n")))
 	}
 	if kept := m.Cables.Kept; len(kept) > 0 {
 		add(ConditionCablePoliciesValid, false, reasonKept, clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))

@@ -1,8 +1,12 @@
 package mesh
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -63,7 +67,8 @@ func (p Probes) FastEvery() time.Duration {
 // From time to time, every FullInterval, an echo has the size of the MTU. See Echo.
 //
 // A target that was down is up after FastBack answers in a row, and is pinged every FastInterval until then, but
-// only every FastIdle after FastTired lost pings.
+// only every FastIdle after FastTired lost pings. If it is down again before it was Steady, it takes twice as many answers, and each time that this
+// happens, up to FastFlaps times: 4 s.
 //
 // FastEach bounds the cost of many targets: each is pinged less often, so that no more than one in FastEach is pinged on average. While answers
 // are overdue, each is pinged FastRetries times as often, or every FastRetry if that is longer: if 1,000 fail at once, every FastRetryMany.
@@ -78,6 +83,7 @@ const (
 	FullInterval  = 500 * time.Millisecond
 	FastLost      = 7
 	FastBack      = 5
+	FastFlaps     = 3
 	FastTired     = 100
 	FastIdle      = time.Second
 )
@@ -129,10 +135,24 @@ type Healths map[string]Health
 func probeName(peer, device string) string { return peer + " over " + device }
 
 // gatewayProbe returns the name of the probe by which a node observes a gateway of its own cluster.
-func gatewayProbe(g cable.Node) string { return "gateway/" + g.Name }
+func gatewayProbe(g cable.Node) string { return gatewayProbes + g.Name }
 
 // workerProbe returns the name of the probe by which a gateway observes a node of its cluster that is no gateway.
-func workerProbe(n cable.Node) string { return "worker/" + n.Name }
+func workerProbe(n cable.Node) string { return workerProbes + n.Name }
+
+// The names of probes of nodes of this cluster begin so.
+const gatewayProbes, workerProbes = "gateway/", "worker/"
+
+// unreachable describes the nodes of this cluster to which packets are lost: what has found that, and since when.
+func (h Healths) unreachable() (texts []string) {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		kind, node, _ := strings.Cut(name, "/")
+		if got := h[name]; got.Status == submarinerv1.ConnectionError && (kind+"/" == gatewayProbes || kind+"/" == workerProbes) {
+			texts = append(texts, fmt.Sprintf("%s %q, found by %s at %s: %s", kind, node, got.By, got.Since.UTC().Format(time.RFC3339), got.Message))
+		}
+	}
+	return texts
+}
 
 // proven reports whether a cable answers pings.
 func (h Healths) proven(c cable.Cable) bool {

@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 )
 
@@ -24,4 +27,19 @@ func TestDetourRefused(t *testing.T) {
 	require.Equal(t, ConditionSynced, cs[0].Type)
 	require.Equal(t, metav1.ConditionFalse, cs[0].Status)
 	require.Equal(t, "no detour through another gateway: refused", cs[0].Message)
+}
+
+// What the nodes of a cluster find about each other is reported; what cables find is in the connections.
+func TestUnreachableNodes(t *testing.T) {
+	found := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	down := Health{Status: submarinerv1.ConnectionError, Message: "it forwards nothing", By: "echo", Since: found}
+	p := Plan{Mesh: &Mesh{Membership: Membership{Submariner: &v1alpha1.Submariner{}}}}
+	of := func(h Healths) *metav1.Condition {
+		return meta.FindStatusCondition(conditions(nil, p, Outcome{Health: h}), ConditionNodesReachable)
+	}
+	require.Nil(t, of(Healths{"gateway/gw1": {Status: submarinerv1.Connected}, "submariner-cable-west-172-18-0-2": down, probeName("west", "vxlan-tunnel"): down}))
+	c := of(Healths{"worker/w1": down, "gateway/gw2": down, "gateway/gw1": {Status: submarinerv1.Connected}})
+	require.NotNil(t, c)
+	require.True(t, Wrong(*c))
+	require.Equal(t, "gateway \"gw2\", found by echo at 2026-03-01T12:00:00Z: it forwards nothing\nworker \"w1\", found by echo at 2026-03-01T12:00:00Z: it forwards nothing", c.Message)
 }

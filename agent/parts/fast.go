@@ -49,6 +49,7 @@ type fast struct {
 	every   time.Duration // between two probes: see mesh.Probes.FastEvery
 	longest time.Duration // the longest recent round trip time
 	good    int           // answers in a row since the last probe whose answer was overdue
+	flaps   int           // in a row: it was down again before it was steady, at most mesh.FastFlaps
 }
 
 // newFast returns what is known of a target whose first probe is due at a time.
@@ -165,7 +166,11 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 		return false
 	}
 	g.health.Status, g.health.Message, g.health.Since, g.health.By = submarinerv1.ConnectionError, why, now, by
-	g.health.Flaps = now.Sub(g.health.Back) < mesh.Steady
+	if g.health.Flaps = now.Sub(g.health.Back) < mesh.Steady; g.health.Flaps {
+		g.fast.flaps = min(g.fast.flaps+1, mesh.FastFlaps)
+	} else {
+		g.fast.flaps = 0
+	}
 	return true
 }
 
@@ -174,7 +179,7 @@ func (g *pinged) fault(now time.Time) (by, why string) {
 	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= mesh.FastLost }
 	switch {
 	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryMany:
-		return "echo", fmt.Sprintf("%v answers pings, but forwards no packets: check the chains at the hook \"forward\" there, and net.ipv4.ip_forward", g.target.IP)
+		return "echo", fmt.Sprintf("%v answers pings, but forwards no packets, or none of new connections: check the chains at the hook \"forward\" there, net.ipv4.ip_forward, and whether its table of connections is full (net.netfilter.nf_conntrack_count)", g.target.IP)
 	case down(echoing):
 		return "echo", unanswered(g.target)
 	case down(pinging):

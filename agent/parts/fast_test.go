@@ -113,6 +113,29 @@ func TestFast(t *testing.T) {
 	}
 }
 
+// A target that fails again soon after it has returned returns later each time, after 4 s at most; and as soon as ever once it was steady.
+func TestFastAndFlapping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		w.run(after(10 * time.Second))
+		for _, turn := range []struct{ wants, up time.Duration }{
+			{500 * time.Millisecond, time.Second},
+			{time.Second, time.Second},
+			{2 * time.Second, time.Second},
+			{4 * time.Second, time.Second},
+			{4 * time.Second, mesh.Steady + time.Second},
+			{500 * time.Millisecond, time.Second},
+		} {
+			w.lose = func(mesh.Target, asked) bool { return true }
+			w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
+			w.lose = func(mesh.Target, asked) bool { return false }
+			took := w.run(func() bool { return w.status() == submarinerv1.Connected })
+			require.InEpsilon(t, turn.wants, took, 0.15)
+			w.run(after(turn.up))
+		}
+	})
+}
+
 // A target that loses half of its packets is down and does not come back for every answer.
 func TestFastAndLossy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

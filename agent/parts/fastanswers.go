@@ -56,12 +56,12 @@ func (g *pinged) hurry(a asked, now time.Time) (sooner bool) {
 	return sooner
 }
 
-// recovered reports whether a target that was down answers again.
+// recovered reports whether a target that was down answers again, for long enough if it flaps.
 func (g *pinged) recovered() bool {
 	for k := range kinds {
 		if g.fast.decides(k) && g.fast.streams[k].lost > 0 {
 			return false
 		}
 	}
-	return g.fast.good >= mesh.FastBack
+	return g.fast.good >= mesh.FastBack<<g.fast.flaps
 }

@@ -54,9 +54,9 @@ func ListenEchoes(ctx context.Context, port, size int) (*Echoes, error) {
 	return &Echoes{packets: fd, Arrivals: arrivals, conn: udp, port: uint16(port), devices: map[string]int{}}, nil
 }
 
-// Send sends a datagram on a device to a MAC address, from an address of this node and to it. It is never fragmented, and
+// Send sends a datagram on a device to a MAC address, from an address of this node, and a port, to this address. It is never fragmented, and
 // it is an error if it is larger than the MTU of the device. It must not be called by several goroutines at a time.
-func (e *Echoes) Send(payload []byte, dev, mac string, own netip.Addr) error {
+func (e *Echoes) Send(payload []byte, dev, mac string, own netip.AddrPort) error {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		return err
@@ -94,11 +94,8 @@ func networkOrder(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }
 
-// echoSource is the source port of echoes: nobody listens on the port "discard".
-const echoSource = 9
-
-// datagram returns an IPv4 packet with a datagram from and to an address.
-func datagram(payload []byte, own netip.Addr, port uint16) []byte {
+// datagram returns an IPv4 packet with a datagram from an address to a port of the same address.
+func datagram(payload []byte, own netip.AddrPort, port uint16) []byte {
 	const ip, udp = 20, 8
 	b := make([]byte, ip+udp, ip+udp+len(payload))
 	b[0] = 4<<4 | ip/4
@@ -106,15 +103,15 @@ func datagram(payload []byte, own netip.Addr, port uint16) []byte {
 	b[6] = 0x40 // don't fragment
 	b[8] = 64   // TTL
 	b[9] = unix.IPPROTO_UDP
-	copy(b[srcOffset:], own.AsSlice())
-	copy(b[dstOffset:], own.AsSlice())
+	copy(b[srcOffset:], own.Addr().AsSlice())
+	copy(b[dstOffset:], own.Addr().AsSlice())
 	sum := uint32(0)
 	for i := 0; i < ip; i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
 	}
 	sum = sum>>16 + sum&0xffff
 	binary.BigEndian.PutUint16(b[csumOffset:], ^uint16(sum+sum>>16))
-	binary.BigEndian.PutUint16(b[ip:], echoSource)
+	binary.BigEndian.PutUint16(b[ip:], own.Port())
 	binary.BigEndian.PutUint16(b[ip+2:], port)
 	binary.BigEndian.PutUint16(b[ip+4:], uint16(udp+len(payload))) // no checksum: the nonce has to be right
 	return append(b, payload...)
