@@ -97,6 +97,9 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, object := range store.LeftOut() {
+		log.Warn("an object of --state-file is left out: correct its rule, or create it again. Nothing is forwarded until a service is started, which the controller does", "object", object, "before", store.LeftOutCopy())
+	}
 	if o.open {
 		if err := store.EndAwaiting(); err != nil {
 			return fmt.Errorf("writing --state-file %s: %w", o.stateFile, err)

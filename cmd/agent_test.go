@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,6 +53,21 @@ func TestAgentCNFFiles(t *testing.T) {
 		require.NoError(t, c.ParseFlags(strings.Fields("--password-file p --tls-cert c --tls-key k "+flags)))
 		require.ErrorContains(t, o.run(t.Context()), want, flags)
 	}
+}
+
+// An object in the state file that this version does not accept does not keep the CNF from starting, and is named in the log.
+func TestAgentCNFLeavesOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"version":1,"objects":{"mwan3/rules":[{"name":"bad"},{"name":"good","policy":"default"}]}}`), 0o600))
+	streams, _, _, log := genericiooptions.NewTestIOStreams()
+	o := &cnfAgent{globals: newGlobals(streams), kernel: func() (cnf.Kernel, error) { return cnf.Kernel{}, nil }}
+	c := &cobra.Command{}
+	o.addFlags(c)
+	require.NoError(t, c.ParseFlags([]string{"--password-file=p", "--tls-cert=c", "--tls-key=k", "--https=192.0.2.1:x", "--state-file=" + file}))
+	require.ErrorContains(t, o.run(t.Context()), "listening for the REST API", "after the file was read")
+	require.Contains(t, log.String(), `"object":"mwan3/rules/bad: policy: required"`)
+	require.Contains(t, log.String(), file+".before")
+	require.NotContains(t, log.String(), "good")
 }
 
 // Submariner.spec.debug makes the agents log more, and less again; a level that is configured

@@ -16,7 +16,8 @@ import (
 )
 
 const sdewanExplainLong = `Explain a rule: on which CNF and pods it is, which rules it needs and which need it, after
-which other rules it comes, which packets it is about, and what it does with them.
+which other rules it comes, which packets it is about, and what it does with them. The other rules
+are those, of any kind, that decide before it about packets of the same zones.
 
 RULE is the name of a rule or, where rules of several kinds have this name, KIND/NAME. The exit
 code is 3 if the rule is not in sync.`

@@ -52,7 +52,7 @@ func sdewanWorld() world {
 	at := metav1.NewTime(time.Date(2026, 3, 1, 11, 59, 30, 0, time.UTC))
 	status.Status.AppliedTime = &at
 	status.Status.Information = []batch.CNFInformation{
-		{Name: "edge-a", Namespace: "default", Purpose: "cnf-1", Node: "n1", IP: "10.0.0.1", Status: `[{"name":"wan","status":{"interfaces":{"net1":{"status":"online"},"net2":{"status":"offline"}}}},{"name":"ipsec","status":{"InitConnection":"success","details":[{"connection":"hub-a","up":1,"connecting":0}]}},{"name":"conntrack","status":[{},{}]}]`},
+		{Name: "edge-a", Namespace: "default", Purpose: "cnf-1", Node: "n1", IP: "10.0.0.1", Status: `[{"name":"wan","status":{"interfaces":{"net1":{"status":"online"},"net2":{"status":"offline"}}}},{"name":"ipsec","status":{"InitConnection":"success","details":[{"connection":"hub-a","up":1,"connecting":0}],"remotes":[{"name":"hub","state":"ESTABLISHED","virtual_ips":["172.12.0.30"],"leases":["172.12.1.5"],"connections":[{"name":"a","up":true}]}]}},{"name":"conntrack","status":[{},{}]}]`},
 		{Name: "edge-b", Namespace: "default", Purpose: "cnf-1", Error: "no answer within 5 s"},
 	}
 	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: sdewan.ControllerName, Namespace: sdewan.Namespace}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}

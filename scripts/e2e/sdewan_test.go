@@ -364,10 +364,7 @@ func sdewanShown(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "balance1")
 
-	// What is planned from the API server is what the kernel of the pod holds.
-	out, code = stdout(t, "subctl", "sdewan", "plan", "cnf-1", "--context", sdewanCluster)
-	require.Zero(t, code, out)
-	require.Contains(t, out, "nft")
+	sdewanPlanned(t)
 	eventually(t, 40*time.Second, func() error {
 		out, err := sh("subctl", "sdewan", "show", "status", "--context", sdewanCluster)
 		if err != nil || !strings.Contains(out, "net1 online") || !strings.Contains(out, " up") {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,20 +19,13 @@ import (
 	"subctl/internal/kube"
 	"subctl/internal/wake"
 	"subctl/sdewan"
-	"subctl/sdewan/rest"
-	restclient "subctl/sdewan/rest/client"
 )
 
 // The collector asks the pods of all CNFs what they do, from time to time, and writes a CNFStatus for each CNF: an object with the name of its
 // Deployment, which owns it.
 
-const (
-	maxStatus = 32 << 10 // of a pod, in bytes of JSON: ten pods fit in an object
-	maxError  = 1 << 10  // of a module, in bytes of JSON
-
-	// Pods that are asked at the same time: what each returns is in memory, and may come slowly.
-	askAtOnce = 8
-)
+// Pods that are asked at the same time: what each returns is in memory, and may come slowly.
+const askAtOnce = 8
 
 type collector struct {
 	o      Options
@@ -240,48 +232,4 @@ func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1
 		return "", problemOf(p.Name, err).message
 	}
 	return shortened(modules), ""
-}
-
-// report is the answer of a module. Count is the number of entries in a status that is too long to be kept.
-type report struct {
-	restclient.Module
-	Count int `json:"count,omitempty"`
-}
-
-func (r *report) cut() {
-	r.Count = rest.Entries(r.Status)
-	r.Status = json.RawMessage(batch.TooLong)
-}
-
-// shortened returns what modules report as JSON, without the longest ones if it is too long: then with the numbers of their entries.
-func shortened(all []restclient.Module) string {
-	modules := make([]report, len(all))
-	for i, m := range all {
-		modules[i].Module = m
-		if len(m.Status) > maxStatus {
-			modules[i].cut()
-		}
-		if len(m.Error) > maxError {
-			modules[i].Error = json.RawMessage(batch.TooLong)
-		}
-	}
-	for {
-		b, err := json.Marshal(modules)
-		if err != nil {
-			return "" // what was decoded can be encoded
-		}
-		if len(b) <= maxStatus {
-			return strings.ToValidUTF8(string(b), "?") // or it would grow sixfold on its way
-		}
-		longest := 0
-		for i, m := range modules {
-			if len(m.Status) > len(modules[longest].Status) {
-				longest = i
-			}
-		}
-		if len(modules[longest].Status) <= len(batch.TooLong) {
-			return "" // long names
-		}
-		modules[longest].cut()
-	}
 }

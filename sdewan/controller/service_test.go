@@ -23,7 +23,6 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
 	"subctl/sdewan/rest"
-	restclient "subctl/sdewan/rest/client"
 )
 
 // service creates a Service with ports 80/TCP and 53/UDP.
@@ -332,16 +331,4 @@ func TestCountersAreWrittenSeldom(t *testing.T) {
 	for age, want := range map[time.Duration]bool{0: true, 4 * time.Minute: true, 5 * time.Minute: false} {
 		require.Equal(t, want, c.recent(batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: now.Add(-age)}}), age)
 	}
-}
-
-func TestShortened(t *testing.T) {
-	long, _ := json.Marshal(make([]byte, maxStatus))
-	s := shortened([]restclient.Module{{Name: "conntrack", Status: long}, {Name: "ipsec", Status: json.RawMessage(`{}`)}})
-	require.Equal(t, `[{"name":"conntrack","status":"(too long)"},{"name":"ipsec","status":{}}]`, s)
-	long = json.RawMessage("[" + strings.Repeat(`{"protocol":"tcp"},`, 9999) + "{}]")
-	routes := json.RawMessage(`{"main":{"item":[` + strings.Repeat(`{},`, 7000) + `{}]},"41":{"item":[{}]}}`)
-	s = shortened([]restclient.Module{{Name: "conntrack", Status: long}, {Name: "route", Status: routes}, {Name: "neighbour", Status: routes}})
-	require.Equal(t, `[{"name":"conntrack","status":"(too long)","count":10000},{"name":"route","status":"(too long)","count":7002},`+
-		`{"name":"neighbour","status":`+string(routes)+`}]`, s, "of what is left out, the number of entries remains")
-	require.LessOrEqual(t, len(shortened(make([]restclient.Module, maxStatus))), maxStatus)
 }

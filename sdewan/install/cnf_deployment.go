@@ -66,7 +66,7 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 						Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 443}, {Name: "http", ContainerPort: 80}},
 						ReadinessProbe: &corev1.Probe{
 							ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTP}},
-							InitialDelaySeconds: 1, PeriodSeconds: 5, FailureThreshold: 5, SuccessThreshold: 1, TimeoutSeconds: 1,
+							InitialDelaySeconds: 5, PeriodSeconds: 5, FailureThreshold: 5, SuccessThreshold: 1, TimeoutSeconds: 1,
 						},
 						Resources: corev1.ResourceRequirements{
 							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},

@@ -62,6 +62,10 @@ func TestDeploymentIsACNF(t *testing.T) {
 	require.Equal(t, "edge-cert", edge().Certificate(nil, nil, nil).GetName())
 
 	pod := d.Spec.Template.Spec
+	probe, err := json.Marshal(pod.Containers[0].ReadinessProbe)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"failureThreshold": 5, "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "initialDelaySeconds": 5, "periodSeconds": 5, "successThreshold": 1, "timeoutSeconds": 1}`,
+		string(probe), "as the seed has it")
 	require.False(t, *pod.AutomountServiceAccountToken, "it asks no API server")
 	require.Nil(t, pod.Containers[0].SecurityContext.Privileged)
 	require.False(t, pod.HostNetwork)

@@ -1,12 +1,9 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
-	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
 )
 
@@ -22,7 +19,7 @@ type Explanation struct {
 	State     string   `json:"state"`
 	Needs     []string `json:"needs"`  // other rules, and their state
 	UsedBy    []string `json:"usedBy"` // rules that need this one
-	After     []string `json:"after"`  // rules of its list that come first, in this order
+	After     []string `json:"after"`  // rules, of any kind, that decide before it about packets that it may match, in this order
 	Matches   string   `json:"matches"`
 	Does      string   `json:"does"`
 }
@@ -55,7 +52,8 @@ func (v *View) Explain(r sdewan.Rule) Explanation {
 		return e
 	}
 	e.CNF = cnfs[0].Deployment.Name
-	e.After = append(e.After, v.before(r, k)...)
+	networks, _ := sdewan.ParseNetworks(cnfs[0].Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation]) // unrendered has the error
+	e.After = append(e.After, v.before(r, k, networks)...)
 	config, _ := v.Config(cnfs[0])
 	if o, ok := config.Get(k.Collection, r.GetName()); ok {
 		e.Matches, e.Does = words(o, config)
@@ -99,35 +97,4 @@ func (v *View) used(r sdewan.Rule, u sdewan.Use) string {
 		}
 	}
 	return "does not exist"
-}
-
-// early returns 1 for a FirewallRule that the firewall evaluates before the rules of zones, even if it is newer, as on OpenWrt: it matches packets of
-// every zone. For all other rules, early returns 0.
-func early(r sdewan.Rule) int {
-	f, ok := r.(*batch.FirewallRule)
-	if !ok || f.Spec.Target == "MARK" || f.Spec.Target == "NOTRACK" {
-		return 0
-	}
-	if f.Spec.Src == anyZone || f.Spec.Src == "" && (f.Spec.Dest == anyZone || f.Spec.Dest == "") {
-		return 1
-	}
-	return 0
-}
-
-// before returns the rules whose objects come before a rule's in its list on the CNF.
-func (v *View) before(r sdewan.Rule, kind sdewan.Kind) (out []string) {
-	var list []sdewan.Rule
-	for _, other := range v.Rules {
-		if k, ok := sdewan.KindOf(other); ok && k.Collection == kind.Collection && neighbours(r, other) {
-			list = append(list, other)
-		}
-	}
-	slices.SortStableFunc(list, func(a, b sdewan.Rule) int { return cmp.Or(early(b)-early(a), sdewan.Order(a, b)) })
-	for _, other := range list {
-		if other.GetUID() == r.GetUID() && other.GetName() == r.GetName() && KindName(other) == KindName(r) {
-			break
-		}
-		out = append(out, KindName(other)+" "+other.GetName())
-	}
-	return out
 }

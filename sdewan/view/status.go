@@ -16,20 +16,25 @@ import (
 
 // PodStatus is the status of a pod of a CNF; its JSON is a promise.
 type PodStatus struct {
-	Namespace   string          `json:"namespace"`
-	Purpose     string          `json:"purpose"`
-	Pod         string          `json:"pod"`
-	Node        string          `json:"node"`
-	IP          string          `json:"ip"`
-	Read        string          `json:"read,omitempty"`        // RFC 3339: when the answer changed last
-	Uplinks     []string        `json:"uplinks"`               // NAME STATUS
-	Tunnels     []string        `json:"tunnels"`               // NAME up, connecting, waiting (for the other end, or for traffic) or down
-	Connections *int            `json:"connections,omitempty"` // entries of the connection table: a CNF of subctl lists at most rest.MaxEntries; nil if it has not told
-	Routes      *int            `json:"routes,omitempty"`      // likewise
-	Neighbours  *int            `json:"neighbours,omitempty"`  // likewise: entries of the neighbour tables (ARP and NDP)
-	Cut         []string        `json:"cut,omitempty"`         // modules whose entries were too many to be kept: only their number is known, or 0 if it is not
-	Problems    []string        `json:"problems"`
-	Status      json.RawMessage `json:"status,omitempty"` // the pod's answer
+	Namespace  string   `json:"namespace"`
+	Purpose    string   `json:"purpose"`
+	Pod        string   `json:"pod"`
+	Node       string   `json:"node"`
+	IP         string   `json:"ip"`
+	Read       string   `json:"read,omitempty"` // RFC 3339: when the answer changed last
+	Uplinks    []string `json:"uplinks"`        // NAME STATUS
+	Tunnels    []string `json:"tunnels"`        // NAME up, connecting, waiting (for the other end, or for traffic) or down
+	IKE        []string `json:"ike"`            // REMOTE STATE: as strongSwan calls it, such as ESTABLISHED, or "none"
+	VirtualIPs []string `json:"virtualIPs"`     // REMOTE ADDRESS: addresses that the pod has from others
+	Leases     []string `json:"leases"`         // REMOTE ADDRESS: addresses that others have from the pod
+	// TunnelCounts has the numbers of tunnels, remotes and leases. The lists may have fewer: see Cut. It is nil if the pod has not told.
+	TunnelCounts *rest.TunnelCounts `json:"tunnelCounts,omitempty"`
+	Connections  *int               `json:"connections,omitempty"` // entries of the connection table: a CNF of subctl lists at most rest.MaxEntries; nil if it has not told
+	Routes       *int               `json:"routes,omitempty"`      // likewise
+	Neighbours   *int               `json:"neighbours,omitempty"`  // likewise: entries of the neighbour tables (ARP and NDP)
+	Cut          []string           `json:"cut,omitempty"`         // modules whose entries were too many to be kept: only their number is known, or 0 if it is not; of ipsec, also the tunnels that are not up, as far as they fit
+	Problems     []string           `json:"problems"`
+	Status       json.RawMessage    `json:"status,omitempty"` // the pod's answer
 
 	ineffective int // objects without effect
 }
@@ -61,7 +66,7 @@ func (v *View) PodStatuses() []PodStatus {
 		for _, i := range s.Status.Information {
 			p := PodStatus{
 				Namespace: cmp.Or(i.Namespace, s.Namespace), Purpose: cmp.Or(i.Purpose, s.Labels[sdewan.PurposeLabel]), Pod: i.Name, Node: i.Node, IP: i.IP,
-				Uplinks: []string{}, Tunnels: []string{}, Problems: []string{},
+				Uplinks: []string{}, Tunnels: []string{}, IKE: []string{}, VirtualIPs: []string{}, Leases: []string{}, Problems: []string{},
 			}
 			if pods, known := silent[cnf{p.Namespace, p.Purpose}]; known {
 				if _, lives := pods[p.Pod]; !lives {
@@ -84,7 +89,7 @@ func (v *View) PodStatuses() []PodStatus {
 		for name, pod := range pods {
 			out = append(out, PodStatus{
 				Namespace: c.namespace, Purpose: c.purpose, Pod: name, Node: pod.Spec.NodeName, IP: pod.Status.PodIP,
-				Uplinks: []string{}, Tunnels: []string{}, Problems: []string{"it has not reported yet: wait, or see subctl sdewan show cnfs"},
+				Uplinks: []string{}, Tunnels: []string{}, IKE: []string{}, VirtualIPs: []string{}, Leases: []string{}, Problems: []string{"it has not reported yet: wait, or see subctl sdewan show cnfs"},
 			})
 		}
 	}
@@ -169,55 +174,6 @@ func (p *PodStatus) wan(status json.RawMessage) {
 	}
 }
 
-func (p *PodStatus) ipsec(status json.RawMessage) {
-	var ipsec struct {
-		Init    string `json:"InitConnection"`
-		Details []struct {
-			Connection string          `json:"connection"`
-			Up         json.RawMessage `json:"up"`
-			Connecting json.RawMessage `json:"connecting"`
-			Waiting    bool            `json:"waiting"`
-		} `json:"details"`
-		Remotes []struct {
-			Name        string `json:"name"`
-			Message     string `json:"message"`
-			Connections []struct {
-				Up bool `json:"up"`
-			} `json:"connections"`
-		} `json:"remotes"`
-	}
-	if json.Unmarshal(status, &ipsec) != nil {
-		return
-	}
-	for _, d := range ipsec.Details {
-		state := "down"
-		switch {
-		case counted(d.Up):
-			state = "up"
-		case counted(d.Connecting):
-			state = "connecting"
-		case d.Waiting:
-			state = "waiting"
-		}
-		p.Tunnels = append(p.Tunnels, d.Connection+" "+state)
-		if state != "up" && state != "waiting" {
-			p.Problems = append(p.Problems, fmt.Sprintf("tunnel %s is %s", d.Connection, state))
-		}
-	}
-	for i, r := range ipsec.Remotes {
-		up := false
-		for _, c := range r.Connections {
-			up = up || c.Up
-		}
-		if r.Message != "" && !up && i < maxIneffective { // also of an end that waits: it has refused somebody
-			p.Problems = append(p.Problems, fmt.Sprintf("tunnels of %.300s: %.500s", r.Name, r.Message))
-		}
-	}
-	if ipsec.Init == "fail" && len(ipsec.Details) == 0 {
-		p.Problems = append(p.Problems, "its tunnels are down")
-	}
-}
-
 // effect reads what only CNFs of subctl report.
 func (p *PodStatus) effect(status json.RawMessage) {
 	var effect struct {
@@ -247,14 +203,4 @@ func (p *PodStatus) effect(status json.RawMessage) {
 	if more := effect.Count - min(len(effect.Ineffective), maxIneffective); len(effect.Ineffective) > 0 && more > 0 {
 		p.Problems = append(p.Problems, fmt.Sprintf("objects without effect that are not listed: %d", more))
 	}
-}
-
-// counted reports whether a number, which CNFs also write as text, is more than 0.
-func counted(raw json.RawMessage) bool {
-	var n json.Number
-	if json.Unmarshal(raw, &n) == nil && n != "" && n != "0" {
-		return true
-	}
-	var text string
-	return json.Unmarshal(raw, &text) == nil && text != "" && text != "0"
 }

@@ -288,19 +288,6 @@ func TestExplainFirewall(t *testing.T) {
 	}
 }
 
-// Rules of any zone come before those of a zone, whatever their age, in the explanation as on the CNF.
-func TestExplainOrder(t *testing.T) {
-	rule := func(name, src, dest, target string, second int) *batch.FirewallRule {
-		return &batch.FirewallRule{ObjectMeta: metaOf(name, "one", second), Spec: batch.FirewallRuleSpec{Src: batch.ZoneName(src), Dest: batch.ZoneName(dest), Target: target}}
-	}
-	old, young, any, out, mark := rule("old", "z", "", "", 1), rule("young", "z", "", "", 2), rule("any", "*", "", "", 3), rule("out", "", "", "", 4), rule("mark", "*", "", "MARK", 5)
-	v := &View{CNFs: []CNF{aCNF("x", "one")}, Rules: []sdewan.Rule{old, young, any, out, mark}}
-	require.Equal(t, []string{"FirewallRule any", "FirewallRule out", "FirewallRule old"}, v.Explain(young).After)
-	require.Equal(t, []string{"FirewallRule any"}, v.Explain(out).After)
-	require.Empty(t, v.Explain(any).After)
-	require.Equal(t, []string{"FirewallRule any", "FirewallRule out", "FirewallRule old", "FirewallRule young"}, v.Explain(mark).After)
-}
-
 // Every kind of rules can be explained.
 func TestEveryKindHasWords(t *testing.T) {
 	for _, k := range sdewan.Kinds() {

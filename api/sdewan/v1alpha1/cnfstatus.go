@@ -36,7 +36,8 @@ type CNFStatusStatus struct {
 	Information []CNFInformation `json:"information,omitempty"`
 }
 
-// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its error, if that is too long. The field
+// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its error, if that is too long. The modules
+// ipsec, wan and effect have fewer details instead. The field
 // "count" of the module then is the number of entries that it listed.
 const TooLong = `"(too long)"`
 
@@ -57,7 +58,8 @@ type CNFInformation struct {
 	// +optional
 	IP string `json:"ip,omitempty"`
 	// Status is the pod's answer to GET sdewan/v1/status, JSON as text. Modules that report much have "(too long)" as their status, and the
-	// number of their entries as count.
+	// number of their entries as count. If that is the module ipsec, it has the numbers of tunnels and remotes as counts, and lists
+	// those that are not up first, as far as they fit.
 	// +optional
 	Status string `json:"status,omitempty"`
 	// Error is why the pod did not answer.

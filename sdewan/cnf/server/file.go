@@ -30,65 +30,75 @@ type state struct {
 	Awaiting bool `json:"awaiting,omitempty"`
 }
 
-// load reads a file.
-func load(name string) (rest.Config, error) {
-	c, err := parse(name)
+// load reads a file, and returns which objects in it this program does not accept, and why. Those are not in the Config, which awaits that somebody
+// finishes it: a zone or a tunnel that is missing would let packets through.
+func load(name string) (c rest.Config, leftOut []string, err error) {
+	c, leftOut, err = parse(name)
 	if err != nil {
-		return c, fmt.Errorf("the state in %s cannot be used: %w. Restore it from a copy, or move it away, so that the CNF starts with nothing", name, err)
+		return c, nil, fmt.Errorf("the state in %s cannot be used: %w. Restore it from a copy, or move it away, so that the CNF starts with nothing", name, err)
 	}
-	return c, nil
+	c.Awaiting = c.Awaiting || len(leftOut) > 0
+	return c, leftOut, nil
 }
 
-func parse(name string) (c rest.Config, err error) {
+func parse(name string) (c rest.Config, leftOut []string, err error) {
 	f, err := os.Open(name) //nolint:gosec // the file that the user has specified
 	if errors.Is(err, fs.ErrNotExist) {
-		return rest.Config{Awaiting: true}, nil
+		return rest.Config{Awaiting: true}, nil, nil
 	}
 	if err != nil {
-		return c, err
+		return c, nil, err
 	}
 	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
-		return c, err
+		return c, nil, err
 	}
 	var st state
 	if err := decode(b, &st); err != nil {
-		return c, err
+		return c, nil, err
 	}
 	if st.Version != version {
-		return c, fmt.Errorf("it has the version %d, and this program reads version %d", st.Version, version)
+		return c, nil, fmt.Errorf("it has the version %d, and this program reads version %d", st.Version, version)
 	}
 	for _, l := range rest.Collections {
 		var all []json.RawMessage
 		if err := json.Unmarshal(cmpOr(st.Objects[l.String()], "[]"), &all); err != nil {
-			return c, fmt.Errorf("%s is not a list", l)
+			return c, nil, fmt.Errorf("%s is not a list", l)
 		}
 		delete(st.Objects, l.String())
 		for i, raw := range all {
-			o := l.New()
-			if err := decode(raw, o); err != nil {
-				return c, fmt.Errorf("%s, object %d: %w", l, i+1, err)
+			if err := take(&c, l, i, raw); err != nil {
+				leftOut = append(leftOut, err.Error())
 			}
-			if err := l.Check(o); err != nil {
-				return c, fmt.Errorf("%s/%.60s: %w", l, o.GetName(), err)
-			}
-			if _, exists := c.Get(l, o.GetName()); exists {
-				return c, fmt.Errorf("%s/%s is there twice", l, o.GetName())
-			}
-			c.Put(l, o)
 		}
 	}
 	for unknown := range st.Objects {
-		return c, fmt.Errorf("it has objects of the unknown type %.60q", unknown)
+		return c, nil, fmt.Errorf("it has objects of the unknown type %.60q", unknown)
 	}
 	for _, n := range st.Stopped {
 		if !slices.Contains(rest.ServiceNames, n) {
-			return c, fmt.Errorf("it has the unknown service %.60q", n)
+			return c, nil, fmt.Errorf("it has the unknown service %.60q", n)
 		}
 	}
 	c.Stopped, c.Awaiting = st.Stopped, st.Awaiting
-	return c, nil
+	return c, leftOut, nil
+}
+
+// take adds an object of a file, with its place in a list, to a Config, or returns an error.
+func take(c *rest.Config, l *rest.Collection, i int, raw json.RawMessage) error {
+	o := l.New()
+	if err := decode(raw, o); err != nil {
+		return fmt.Errorf("%s, object %d: %w", l, i+1, err)
+	}
+	if err := l.Check(o); err != nil {
+		return fmt.Errorf("%s/%.60s: %w", l, o.GetName(), err)
+	}
+	if _, exists := c.Get(l, o.GetName()); exists {
+		return fmt.Errorf("%s/%s is there twice", l, o.GetName())
+	}
+	c.Put(l, o)
+	return nil
 }
 
 func cmpOr(b json.RawMessage, otherwise string) []byte {
@@ -96,6 +106,22 @@ func cmpOr(b json.RawMessage, otherwise string) []byte {
 		return []byte(otherwise)
 	}
 	return b
+}
+
+// before is the end of the name of the copy that replace keeps.
+const before = ".before"
+
+// replace writes a Config to a file that has more, and keeps the file as it was under another name: what is left out does not come back by itself,
+// for example with an older program, and is not lost. Without a copy, nothing is written.
+func replace(name string, c *rest.Config) error {
+	b, err := os.ReadFile(name) //nolint:gosec // the file that the user has specified
+	if err != nil {
+		return err
+	}
+	if err := write(name+before, b); err != nil {
+		return err
+	}
+	return save(name, c)
 }
 
 // unfinished is the part after the name of the state file in the names of the files that save renames.
@@ -116,18 +142,25 @@ func removeUnfinished(name string) error {
 	return err
 }
 
-// save replaces the file: whenever the machine stops, the file is the old or the new one.
-func save(name string, c *rest.Config) (err error) {
+// save writes a file: whenever the machine stops, the file is the old or the new one.
+func save(name string, c *rest.Config) error {
 	st := state{Version: version, Objects: map[string]json.RawMessage{}, Stopped: c.Stopped, Awaiting: c.Awaiting}
 	for _, l := range rest.Collections {
-		if st.Objects[l.String()], err = json.Marshal(c.List(l)); err != nil {
+		list, err := json.Marshal(c.List(l))
+		if err != nil {
 			return err
 		}
+		st.Objects[l.String()] = list
 	}
 	b, err := json.Marshal(st)
 	if err != nil {
 		return err
 	}
+	return write(name, b)
+}
+
+// write replaces a file.
+func write(name string, b []byte) (err error) {
 	folder := filepath.Dir(name)
 	f, err := os.CreateTemp(folder, filepath.Base(name)+unfinished+"*") // with mode 0600
 	if err != nil {

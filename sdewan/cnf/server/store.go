@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -44,7 +45,8 @@ func (e fullError) Error() string {
 
 // Store holds the objects of a CNF. Readers see a state as a whole, and never wait for writers; a change that is refused changes nothing.
 type Store struct {
-	file string
+	file    string
+	leftOut []string
 
 	mu      sync.Mutex // of writers
 	size    int        // of all objects; see maxSize
@@ -52,16 +54,21 @@ type Store struct {
 }
 
 // OpenStore returns the Store whose state is in a file, or in memory alone if the name is "". Without a file, the state has no objects, and
-// awaits its configuration. A file that is damaged is an error, and stays as it is.
+// awaits its configuration. A file that is damaged is an error, and stays as it is. Objects in it that this program does not accept are left out: see LeftOut.
 func OpenStore(file string) (*Store, error) {
 	s := &Store{file: file}
 	c := rest.Config{Awaiting: true}
 	if file != "" {
 		var err error
-		if c, err = load(file); err != nil {
+		if c, s.leftOut, err = load(file); err != nil {
 			return nil, err
 		}
-		if err := removeUnfinished(file); err != nil {
+		if len(s.leftOut) > 0 {
+			if err := replace(file, &c); err != nil {
+				return nil, fmt.Errorf("writing %s without %s: %w", file, strings.Join(s.leftOut, ", "), err)
+			}
+		}
+		if err := errors.Join(removeUnfinished(file), removeUnfinished(file+before)); err != nil {
 			return nil, fmt.Errorf("removing unfinished copies of %s: %w", file, err)
 		}
 	}
@@ -73,6 +80,13 @@ func OpenStore(file string) (*Store, error) {
 	s.current.Store(&c)
 	return s, nil
 }
+
+// LeftOut returns which objects of the file are not in the Store, because an older program accepted them and this one does not, and why. The file as it
+// was is then beside the file, with the name of LeftOutCopy.
+func (s *Store) LeftOut() []string { return s.leftOut }
+
+// LeftOutCopy returns the name of the file with the objects of LeftOut.
+func (s *Store) LeftOutCopy() string { return s.file + before }
 
 // sizeOf returns how many bytes an object takes, about, where it is compared.
 func sizeOf(o rest.Object) int {
