@@ -102,8 +102,11 @@ func (w *hubWorld) measureChanges(b *testing.B) {
 		}
 		time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond) // at any time of the hub's rounds
 		began := time.Now()
-		_, err := broker.ChangeSets(b.Context(), w.Admin, w.NS, []string{submarinerv1.DefaultClusterSet, set}, c, reserved(cluster), brokertest.Administrator(), time.Now())
+		grant, err := broker.ChangeSets(b.Context(), w.Admin, w.NS, []string{submarinerv1.DefaultClusterSet, set}, c, reserved(cluster), brokertest.Administrator(), time.Now())
 		require.NoError(b, err)
+		if cluster == w.hub.ID {
+			require.Subset(b, append(grant.Sets, set), w.sets, "the hub is in all its other clustersets")
+		}
 		w.await(b, s, add)
 		seconds := time.Since(began).Seconds()
 		all, took[which] = append(all, seconds), append(took[which], seconds)

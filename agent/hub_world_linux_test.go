@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +54,7 @@ func newHubWorld(b *testing.B) *hubWorld {
 	b.Logf("%s: clustersets", time.Since(began))
 	hub := w.newSite(b, "hub", w.sets...)
 	hub.Idle, w.hub = 12*time.Second, hub // more than a round of polls
+	w.renewed(b, hub)
 	b.Logf("%s: hub", time.Since(began))
 	members := membersClient(b, server)
 	parallel(b, manySets, func(i int) error { return w.joinSpoke(b.Context(), members, i) })
@@ -61,6 +63,16 @@ func newHubWorld(b *testing.B) *hubWorld {
 	}
 	b.Logf("%s: spokes", time.Since(began))
 	return w
+}
+
+// renewed leaves the whole grant of a cluster on its account, as the administrator does who adds it to clustersets. What a
+// cluster publishes discloses only one of them, and the next change would take it out of all others.
+func (w *hubWorld) renewed(b *testing.B, s *childSite) {
+	b.Helper()
+	sa := &corev1.ServiceAccount{}
+	require.NoError(b, w.Admin.Get(b.Context(), client.ObjectKey{Namespace: w.NS, Name: broker.MemberName(s.ID)}, sa))
+	brokertest.Annotate(sa, submarinerv1.GrantAnnotation, brokertest.IdentityIn(s.ID, s.Sets...).Grant)
+	require.NoError(b, w.Admin.Update(b.Context(), sa))
 }
 
 // reserved is the smallest place of a cluster with one gateway and no policies.

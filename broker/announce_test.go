@@ -31,12 +31,14 @@ func TestAnnounceChange(t *testing.T) {
 		require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: broker.MemberName(id)}, sa))
 		return sa
 	}
-	for id, sets := range map[string][]string{"few": {"a", "b"}, "many": {"a", "b"}, "elsewhere": {"b"}, "joining": {"b"}} {
+	for id, sets := range map[string][]string{"few": {"a", "b"}, "many": {"a", "b"}, "elsewhere": {"b"}, "joining": {"b"}, "silent": {"a"}} {
 		_, err := broker.AddMember(t.Context(), d.Admin, d.NS, id, "uid-"+id, broker.Reservation{Sets: sets})
 		require.NoError(t, err)
 		sa := account(id)
-		brokertest.Annotate(sa, submarinerv1.GrantAnnotation, grantOf[id])
-		require.NoError(t, d.Admin.Update(t.Context(), sa))
+		if token := grantOf[id]; token != "" {
+			brokertest.Annotate(sa, submarinerv1.GrantAnnotation, token)
+			require.NoError(t, d.Admin.Update(t.Context(), sa))
+		}
 	}
 	now := time.UnixMilli(time.Now().UnixMilli())
 	for _, c := range []broker.SetChange{{Cluster: "joining", Add: []string{"a"}}, {Cluster: "joining", Remove: []string{"a"}}} {
@@ -54,4 +56,10 @@ func TestAnnounceChange(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("b %d", now.UnixMilli()), account(id).Annotations[submarinerv1.ChangedAnnotation], "the clusterset of the revoked cluster")
 	}
 	require.NotContains(t, account("few").Annotations, submarinerv1.ChangedAnnotation)
+
+	t.Log("a cluster that publishes no grant is removed")
+	now = now.Add(time.Second)
+	_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, broker.SetChange{Cluster: "silent", Remove: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), now)
+	require.ErrorContains(t, err, "cluster silent has no rights and no objects in clusterset a any more")
+	require.Equal(t, fmt.Sprintf("a %d", now.UnixMilli()), account("many").Annotations[submarinerv1.ChangedAnnotation])
 }

@@ -144,7 +144,9 @@ func changeSets(ctx context.Context, c client.Client, base string, sets []string
 	case err != nil && !errors.As(err, &unprovenError{}):
 		return trust.Grant{}, err
 	case err != nil:
-		return trust.Grant{}, removeWithoutGrant(ctx, c, base, change, administrator, max(now.UnixMilli(), last), err)
+		err = removeWithoutGrant(ctx, c, base, change, administrator, max(now.UnixMilli(), last), err)
+		announce(ctx, c, base, change.Remove, administrator.Public(), now)
+		return trust.Grant{}, err
 	}
 	grant := before
 	grant.Sets = change.Apply(grant.Sets)

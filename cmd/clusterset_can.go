@@ -3,7 +3,9 @@ package cmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,10 +15,13 @@ import (
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
+	"subctl/policy/catalog"
 )
 
 const clustersetCanLong = `Report whether two clusters can reach each other, and through which clustersets. The exit code
-is 3 if they cannot; the command that connects them is printed then.`
+is 3 if they cannot. Then it prints what to do: if they have no clusterset in common, the
+subctl clusterset add that connects the fewest other clusters, and which these are, or why there
+is none that would not be refused; otherwise, why they have no cable, and how to find out more.`
 
 // clustersetCan is the output of clusterset can.
 type clustersetCan struct {
@@ -98,7 +103,7 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	}
 	switch {
 	case len(out.ClusterSets) == 0:
-		o.progress().Warn("to connect them: %s", o.onBroker("clusterset add "+s.joint(o.args[0], o.args[1])))
+		o.suggest(s, networks)
 	case conflict != "":
 		o.progress().Warn("to connect them, join one of them again with other networks, or both with global networks (subctl join --globalnet)")
 	default:
@@ -107,14 +112,27 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	return cli.Trouble()
 }
 
-// joint returns a clusterset, and which of two clusters without one in common to add to it: one of them if the other is in
-// any.
-func (s *sets) joint(a, b string) string {
-	if in := s.of(a); len(in) > 0 {
-		return in[0] + " " + b
+// mostNamed bounds how many pairs a message names.
+const mostNamed = 5
+
+// suggest prints how to connect two clusters without a clusterset in common, and whom else that connects.
+func (o *clustersetReport) suggest(s *sets, networks map[string]catalog.Networks) {
+	j, alone, refused := s.joint(o.args[0], o.args[1], networks)
+	switch {
+	case alone:
+		o.progress().Warn("to connect them, create a clusterset for them, and add both: %s", o.onBroker("clusterset create SET"))
+		return
+	case refused != nil:
+		o.progress().Warn("subctl clusterset add would refuse to connect them: %v", refused)
+		o.progress().Warn("to connect them, join a cluster again with other networks, or both with global networks (subctl join --globalnet); --force of subctl clusterset add connects them nevertheless, as far as that is possible")
+		return
 	}
-	if in := s.of(b); len(in) > 0 {
-		return in[0] + " " + a
+	o.progress().Warn("to connect them: %s", o.onBroker("clusterset add "+strings.Join(append([]string{j.set}, j.add...), " ")))
+	if n := len(j.also); n > 0 {
+		named := strings.Join(j.also[:min(n, mostNamed)], ", ")
+		if n > mostNamed {
+			named += fmt.Sprintf(" and %d more", n-mostNamed)
+		}
+		o.progress().Warn("this also connects %s (--dry-run prints all pairs); a new clusterset would connect only these two: subctl clusterset create SET", named)
 	}
-	return submarinerv1.DefaultClusterSet + " " + a + " " + b
 }

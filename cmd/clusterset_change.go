@@ -200,6 +200,9 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		}
 		o.progress().Done(did, id, o.set)
 	}
+	if o.remove { // also after an error: rights end first
+		errs = append(errs, o.endWatches(ctx, s.client, words.List(o.clusters)))
+	}
 	return errors.Join(errs...)
 }
 

@@ -27,7 +27,8 @@ The file that deploy-broker wrote can make any cluster a member. This one is for
 ID, and for the networks, the number of gateway nodes and the clustersets that the flags
 specify (on a broker with globalnet also for a global network, which stays reserved until the
 file has expired, or the cluster has joined and left): the other clusters, and as far as possible the broker, refuse anything else. It
-expires, and a later invitation of the cluster replaces it.
+expires, and a later invitation of the cluster replaces it. With --networks, the command warns of
+conflicts with networks of other clusters, also of those that the cluster will not see.
 
 The file contains an invitation, which is signed with the administrator's key of the file
 that deploy-broker wrote (--broker-info), and the pre-shared key of the cables. Protect it
@@ -131,6 +132,9 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	}, o.bounds, g.Now())
 	if err != nil {
 		return err
+	}
+	if len(o.networks) > 0 && (o.globalNetwork() == nil || !hub.Spec.GlobalnetEnabled) {
+		o.warnOfNetworks(ctx, g)
 	}
 	return o.invite.report(g, file)
 }

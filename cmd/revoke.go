@@ -27,7 +27,8 @@ current context.
 The identity of the cluster on the broker and all its objects are deleted, and a revocation
 is published, signed with the administrator's key. The other clusters disconnect the cluster
 and remember the revocation: nobody can publish in its name with the keys and the invitations
-that it had. If it can be reached, use subctl uninstall on it instead. To let it join again,
+that it had. All watches of what clusters publish end, and members read again, so that it reads
+nothing more. If it can be reached, use subctl uninstall on it instead. To let it join again,
 invite it again: it gets a new grant. Pods that still send to its addresses then send in clear
 text, over the default routes of their nodes, as before it joined: see "After a cluster has
 left" in docs/cable-policies.md for what to do before.
@@ -134,6 +135,7 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alph
 			"delete the identity of cluster " + o.cluster + " on the broker",
 			"delete its objects in clusterset " + strings.Join(all.Sets, ", "),
 			"publish a revocation of its grants and invitations",
+			"end all watches of what clusters publish",
 		})
 		if err == nil && lost != nil && !o.force {
 			o.progress().Warn("%v\nwithout --force, this is refused", lost)
@@ -153,7 +155,7 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alph
 		return err
 	}
 	o.progress().Done("revoked cluster %s: the other clusters disconnect it as soon as they read the revocation (subctl show trust)", o.cluster)
-	return nil
+	return o.endWatches(ctx, c, "cluster "+o.cluster)
 }
 
 // affected prints the pairs that change their cable, and returns an error about the pairs of other
@@ -191,5 +193,5 @@ func (o *revokeOptions) revokeFiles(ctx context.Context, c client.Client) error 
 		return err
 	}
 	o.progress().Done("the tokens of all general join files are void: subctl deploy-broker writes a new file")
-	return nil
+	return o.endWatches(ctx, c, "holders of these files")
 }

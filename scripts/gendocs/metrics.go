@@ -20,7 +20,7 @@ const metricsPage = `<!-- generated: make generate -->
 # Metrics
 
 Every agent serves Prometheus metrics over HTTP (~/metrics~), on all addresses of its node: gateway agents on port %d,
-route agents on port %d. Metrics contain no secrets, but they do contain addresses and cluster IDs of all clusters:
+route agents on port %d. Metrics contain no secrets, but they do contain the IDs and addresses of this cluster and of the clusters that share a clusterset with it:
 restrict access to these ports if these must not be visible. Other clusters do not reach them through cables, but whoever reaches the addresses of the nodes does.
 
 | metric | type | labels | description |

@@ -1,0 +1,42 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/broker/exchange"
+	"subctl/internal/kube"
+)
+
+// endedTitle is the field of a CRD that EndWatches sets. Nothing reads it, and our CRDs do not have it: applying them
+// again removes it, which ends the watches once more.
+const endedTitle = "/spec/versions/0/schema/openAPIV3Schema/title"
+
+// EndWatches ends all watches of the kinds that clusters exchange. An API server checks the rights of a watch only when it
+// begins, and its client chooses how long it lasts: who has no rights any more would otherwise go on reading. Members that have
+// rights list again, and keep what they know meanwhile.
+//
+// It changes the CRDs of the kinds: an API server then serves the kind anew, and ends the watches of before when it has
+// answered other requests, after a second, and at most two minutes later (twice its --request-timeout); see
+// updateCustomResourceDefinition and tearDown of k8s.io/apiextensions-apiserver. The rights must have ended before. The
+// broker may lack a kind. The error tells whether c may not change CRDs: see apierrors.IsForbidden.
+func EndWatches(ctx context.Context, c client.Client, now time.Time) error {
+	patch, err := json.Marshal([]map[string]string{{"op": "add", "path": endedTitle, "value": "watches ended at " + now.UTC().Format(time.RFC3339Nano)}})
+	if err != nil {
+		return err
+	}
+	for _, k := range exchange.Kinds() {
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: k.Resource + "." + k.GroupVersion.Group}}
+		if err := c.Patch(ctx, crd, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("changing the CRD %s, which ends the watches of its objects: %w", crd.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package cmd
+
+import (
+	"context"
+	"slices"
+
+	"subctl/policy/catalog"
+)
+
+// warnOfNetworks warns if the networks of the invitation conflict with those of members: in the clustersets of the invitation, or in others of
+// a cluster that is to reach both. Who joins with the invitation cannot see the others. It refuses nothing: a cluster may announce less than it may.
+func (o *inviteCluster) warnOfNetworks(ctx context.Context, g *globals) {
+	s, err := (&setsFlags{globals: g, namespace: o.invite.namespace}).read(ctx)
+	if err == nil {
+		var networks map[string]catalog.Networks
+		if networks, err = s.networks(ctx); err == nil {
+			for _, c := range o.conflicts(s, networks) {
+				g.progress().Warn("if cluster %s announces what --networks permits: %s", o.bounds.Cluster, c)
+			}
+			return
+		}
+	}
+	g.progress().Warn("it is not known whether --networks conflicts with the networks of other clusters: %v", err)
+}
+
+// conflicts returns the first conflicts that there would be if the cluster joined all clustersets of the invitation with
+// all its networks.
+func (o *inviteCluster) conflicts(s *sets, networks map[string]catalog.Networks) []catalog.Conflict {
+	id := o.bounds.Cluster
+	now := s.catalog.InSets(id, nil)
+	then := s.catalog.InSets(id, slices.Concat(s.of(id), o.bounds.Sets))
+	networks[id] = catalog.Networks{Announced: o.bounds.Networks}
+	all := catalog.NewConflicts(now, then, networks)
+	return all[:min(len(all), mostNamed)]
+}
