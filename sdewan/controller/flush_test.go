@@ -102,3 +102,25 @@ func TestFirewallRestartOfReportingCNF(t *testing.T) {
 	b.sync(site(&rest.Forwarding{Name: "f", Src: "z", Dest: "*"}))
 	require.Equal(t, []string{"POST firewall/forwardings", "restart firewall"}, slices.Clone(b.Writes()))
 }
+
+// mwan3 on OpenWrt accepts names that it skips. Such a rule is not in sync, nor is one whose policy is skipped; both are as soon as the names are short.
+func TestNamesThatOpenWrtSkips(t *testing.T) {
+	w := newWorld(t)
+	pod := w.cnf("cnf-1", 1)[0]
+	long, short := w.policy("cnf-1", "sixteen-letters-"[:15]+"x"), w.policy("cnf-1", "fifteen-letters")
+	w.create(long)
+	w.create(short)
+	w.run()
+	require.Contains(t, w.waits(long, NoEffect), "skips names of more than 15 characters: create it again with a shorter name")
+	w.inSync(short)
+	require.Equal(t, []string{"fifteen-letters"}, pod.EffectiveNames(rest.Policies))
+}
+
+func TestSkipped(t *testing.T) {
+	long := strings.Repeat("x", 16)
+	got := skipped(want(policy(long), policy("p"), mwan3("a", long, "1"), mwan3(long, "p", "1"), mwan3("b", "p", "1"), &rest.Forwarding{Name: long}))
+	require.Len(t, got, 3)
+	require.Contains(t, got[id{rest.Rules, "a"}], "skips its policy "+long)
+	require.Contains(t, got, id{rest.Policies, long})
+	require.Contains(t, got, id{rest.Rules, long})
+}

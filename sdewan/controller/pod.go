@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"subctl/sdewan/rest"
@@ -38,6 +36,8 @@ type synced struct {
 	// object that has no effect, or of which a part has none.
 	unapplied   bool
 	ineffective map[id]string
+	// unlisted is how many further objects without effect the CNF has.
+	unlisted int
 }
 
 // syncOptions are two functions of sync's caller. Each is nil if there is nothing to say or to hear.
@@ -138,25 +138,6 @@ func (s *session) restart(ctx context.Context) error {
 			continue
 		}
 		s.owed[service], s.started = false, true
-	}
-	return nil
-}
-
-// look reads what the CNF makes of its objects, if it reports that.
-func (s *session) look(ctx context.Context) error {
-	if s.silent {
-		return nil
-	}
-	effect, err := s.api.Effect(ctx)
-	if err != nil {
-		return fmt.Errorf("reading its status: %w", err)
-	}
-	s.silent, s.reports = !effect.Reports, effect.Reports
-	s.unapplied, s.ineffective = effect.Reports && !effect.Applied, map[id]string{}
-	for _, o := range effect.Ineffective {
-		if module, name, ok := strings.Cut(o.Collection, "/"); ok && !o.Minor {
-			s.ineffective[id{rest.Lookup(module, name), o.Name}] = o.Reason
-		}
 	}
 	return nil
 }
