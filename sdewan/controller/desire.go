@@ -91,5 +91,8 @@ func (a aim) on(r rule, s synced) problem {
 	if reason, ok := s.ineffective[key]; ok && !r.deleting() {
 		return problem{NoEffect, reason}
 	}
+	if s.unlisted > 0 && !r.deleting() {
+		return problem{NoEffect, fmt.Sprintf("the pod has %d more objects without effect than it can list, and this may be one: first correct the rules whose reasons it lists (subctl sdewan show status)", s.unlisted)}
+	}
 	return problem{}
 }

@@ -17,6 +17,10 @@ type memory struct {
 	started bool
 	// silent is true as soon as it is known that the CNF does not report what its objects effect.
 	silent bool
+	// reports is true as soon as it is known that it does.
+	reports bool
+	// dropped are the NATs that the pod returns, but that a restart of the firewall has put out of effect.
+	dropped map[string]bool
 	// answers are the objects that the pod returns otherwise than they were written.
 	answers map[id]answer
 	// refusals are the last ones of the objects that the pod has, or should have.
@@ -46,7 +50,7 @@ type change struct {
 type answer struct{ sent, got [sha256.Size]byte }
 
 func newMemory() *memory {
-	return &memory{owed: map[string]bool{}, answers: map[id]answer{}, refusals: map[id]refusal{}, changes: map[change]int{}, doubts: map[id]restclient.Item{}}
+	return &memory{owed: map[string]bool{}, dropped: map[string]bool{}, answers: map[id]answer{}, refusals: map[id]refusal{}, changes: map[change]int{}, doubts: map[id]restclient.Item{}}
 }
 
 // owesAny reports whether a service must be restarted.

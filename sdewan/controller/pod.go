@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"subctl/sdewan/rest"
@@ -38,6 +36,8 @@ type synced struct {
 	// object that has no effect, or of which a part has none.
 	unapplied   bool
 	ineffective map[id]string
+	// unlisted is how many further objects without effect the CNF has.
+	unlisted int
 }
 
 // syncOptions are two functions of sync's caller. Each is nil if there is nothing to say or to hear.
@@ -82,20 +82,27 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, o syncOption
 			return s.synced, err
 		}
 	}
-	s.restart(ctx)
+	if err := s.restart(ctx); err != nil {
+		return s.synced, err
+	}
 	if s.postponed(func(id, refusal) bool { return true }) {
 		if err := s.settle(ctx); err != nil {
 			return s.synced, err
 		}
-		s.restart(ctx)
+		if err := s.restart(ctx); err != nil {
+			return s.synced, err
+		}
+	}
+	if err := s.rewrite(ctx); err != nil {
+		return s.synced, err
 	}
 	return s.synced, s.look(ctx)
 }
 
 // restart restarts the services whose objects have changed, once all changes of them were sent: until then their order may be wrong.
-func (s *session) restart(ctx context.Context) {
+func (s *session) restart(ctx context.Context) error {
 	clear(s.waiting)
-	for _, service := range rest.ServiceNames {
+	for _, service := range restartOrder {
 		if !s.owed[service] || s.restarts[service] != nil {
 			continue
 		}
@@ -115,28 +122,22 @@ func (s *session) restart(ctx context.Context) {
 				}
 			}
 		}
-		if err := s.api.Restart(ctx, service, objects); err != nil {
+		flushes := false
+		if service == "firewall" {
+			var err error
+			if flushes, err = s.flushes(ctx); err != nil {
+				return err
+			}
+		}
+		err := s.api.Restart(ctx, service, objects)
+		if flushes && restclient.CodeOf(err) == 0 { // also if the answer is lost
+			s.flushed()
+		}
+		if err != nil {
 			s.restarts[service] = err
 			continue
 		}
 		s.owed[service], s.started = false, true
-	}
-}
-
-// look reads what the CNF makes of its objects, if it reports that.
-func (s *session) look(ctx context.Context) error {
-	if s.silent {
-		return nil
-	}
-	effect, err := s.api.Effect(ctx)
-	if err != nil {
-		return fmt.Errorf("reading its status: %w", err)
-	}
-	s.silent, s.unapplied, s.ineffective = !effect.Reports, effect.Reports && !effect.Applied, map[id]string{}
-	for _, o := range effect.Ineffective {
-		if module, name, ok := strings.Cut(o.Collection, "/"); ok && !o.Minor {
-			s.ineffective[id{rest.Lookup(module, name), o.Name}] = o.Reason
-		}
 	}
 	return nil
 }

@@ -104,8 +104,9 @@ func TestSync(t *testing.T) {
 	require.Len(t, s.written, 10)
 	require.Equal(t, []string{
 		"POST mwan3/policies", "POST mwan3/rules", "POST mwan3/rules", "POST firewall/zones", "POST firewall/forwardings", "POST firewall/rules", "POST firewall/redirects",
-		"POST ipsec/proposals", "POST ipsec/remotes", "POST nat/nats", "restart mwan3", "restart firewall", "restart ipsec",
+		"POST ipsec/proposals", "POST ipsec/remotes", "POST nat/nats", "restart firewall", "restart mwan3", "restart ipsec", "PUT nat/nats/n",
 	}, b.Writes())
+	b.inEffect(all)
 	b.sync(all)
 	require.Empty(t, b.Writes(), "it holds everything")
 	// What was changed on the CNF is put right.
@@ -116,7 +117,7 @@ func TestSync(t *testing.T) {
 	require.Empty(t, s.refused)
 	require.Equal(t, []string{"a", "b"}, b.EffectiveNames(rest.Rules))
 	require.Len(t, b.Field(rest.Policies, "p", "members"), 1)
-	require.Equal(t, []string{"restart mwan3", "restart firewall", "restart ipsec"}, slices.DeleteFunc(b.Writes(), func(s string) bool { return !strings.HasPrefix(s, "restart") }))
+	require.Equal(t, []string{"restart firewall", "restart mwan3", "restart ipsec"}, slices.DeleteFunc(b.Writes(), func(s string) bool { return !strings.HasPrefix(s, "restart") }))
 	// Deletions go the other way: a policy is removed after its rules.
 	s = b.sync(want())
 	require.Empty(t, s.refused)

@@ -417,6 +417,8 @@ func TestEffectOnInSync(t *testing.T) {
 	w.run()
 	require.Contains(t, w.waits(bad, NoEffect), "pod "+p.name+": it has no member that is an uplink")
 	w.inSync(good)
+	answer(`"applied":true,"no_effect":[{"collection":"mwan3/policies","name":"p","reason":"it has no member that is an uplink"}],"no_effect_count":2`)
+	require.Contains(t, w.waits(good, NoEffect), "1 more objects without effect than it can list, and this may be one")
 	answer(`"applied":true,"no_effect":[]`)
 	w.inSync(bad, good)
 	answer(`"applied":false,"no_effect":[]`)

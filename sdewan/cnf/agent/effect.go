@@ -9,9 +9,9 @@ import (
 	"subctl/sdewan/cnf"
 )
 
-// maxIneffective is the maximum number of objects without effect in a status, and maxReason the maximum size of each
-// reason, in bytes.
-const maxIneffective, maxReason = 50, 400
+// maxIneffective is the maximum size of the objects without effect in a status, in bytes of names and reasons, with entryBytes for the JSON around those of
+// each, and maxReason the maximum size of each reason, in bytes. The controller keeps 32 KiB of the whole status.
+const maxIneffective, entryBytes, maxReason = 20 << 10, 40, 400
 
 // settleTime is for how long the report waits for the pass after a change. A pass with 10,000 rules takes less than a second.
 const settleTime = 4 * time.Second
@@ -21,7 +21,7 @@ type effectStatus struct {
 	Applied bool `json:"applied"`
 	// Awaiting is rest.Config.Awaiting.
 	Awaiting    bool                `json:"awaiting"`
-	Ineffective []ineffectiveStatus `json:"no_effect"` // at most maxIneffective
+	Ineffective []ineffectiveStatus `json:"no_effect"` // the first ones, as many as maxIneffective allows
 	Count       int                 `json:"no_effect_count"`
 }
 
@@ -68,8 +68,13 @@ func (a *Agent) effect() effectStatus {
 		return 1
 	})
 	s := effectStatus{Applied: applied, Awaiting: a.Config().Awaiting, Ineffective: []ineffectiveStatus{}, Count: len(report)}
-	for _, l := range report[:min(len(report), maxIneffective)] {
-		s.Ineffective = append(s.Ineffective, ineffectiveStatus{l.Collection, l.Name, strings.ToValidUTF8(l.Message[:min(len(l.Message), maxReason)], ""), l.Minor})
+	size := 0
+	for _, l := range report {
+		reason := strings.ToValidUTF8(l.Message[:min(len(l.Message), maxReason)], "")
+		if size += entryBytes + len(l.Collection) + len(l.Name) + len(reason); size > maxIneffective {
+			break
+		}
+		s.Ineffective = append(s.Ineffective, ineffectiveStatus{l.Collection, l.Name, reason, l.Minor})
 	}
 	return s
 }

@@ -84,6 +84,7 @@ type Effect struct {
 	Awaiting    bool // it forwards nothing until a service is restarted
 	Applied     bool // its kernel holds what follows from its objects
 	Ineffective []Ineffective
+	Unlisted    int // further objects without effect, some of which may be minor; 0 if all that are not are listed
 }
 
 // Ineffective is about an object that has no effect, or of which a part has none.
@@ -107,7 +108,8 @@ func (c *Client) Effect(ctx context.Context) (Effect, error) {
 		Status struct {
 			Awaiting    bool          `json:"awaiting"`
 			Applied     *bool         `json:"applied"`
-			Ineffective []Ineffective `json:"no_effect"`
+			Ineffective []Ineffective `json:"no_effect"` // those that are minor come last
+			Count       int           `json:"no_effect_count"`
 		} `json:"status"`
 	}
 	if json.Unmarshal(body, &effect) != nil {
@@ -117,7 +119,11 @@ func (c *Client) Effect(ctx context.Context) (Effect, error) {
 	for i, o := range e.Ineffective {
 		e.Ineffective[i].Reason = clean(o.Reason, nil)
 	}
-	return Effect{e.Applied != nil, e.Awaiting, e.Applied != nil && *e.Applied, e.Ineffective}, nil
+	unlisted := 0
+	if n := len(e.Ineffective); e.Applied != nil && (n == 0 || !e.Ineffective[n-1].Minor) {
+		unlisted = max(0, e.Count-n)
+	}
+	return Effect{e.Applied != nil, e.Awaiting, e.Applied != nil && *e.Applied, e.Ineffective, unlisted}, nil
 }
 
 func (c *Client) write(ctx context.Context, method, path string, o rest.Object) (Item, error) {

@@ -161,11 +161,20 @@ func TestEffect(t *testing.T) {
 			200, `{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"nat/nats","name":"n","reason":"no\nport","minor":true}]}}`,
 			client.Effect{Reports: true, Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n", Reason: "no port", Minor: true}}}, "",
 		},
-		"unknown":   {400, `{"message":"Bad request URI"}`, client.Effect{}, ""},
-		"page":      {404, `<html>`, client.Effect{}, ""},
-		"nonsense":  {200, `[1`, client.Effect{}, ""},
-		"long":      {200, `{"name":"` + strings.Repeat("x", 200<<10) + `"}`, client.Effect{}, "the CNF answers with nonsense: a body of more than 128 KiB"},
-		"is broken": {500, `{"message":"no"}`, client.Effect{}, "the CNF answers 500"},
+		"too many": {
+			200, `{"name":"effect","status":{"applied":true,"no_effect_count":3,"no_effect":[{"collection":"nat/nats","name":"n"}]}}`,
+			client.Effect{Reports: true, Applied: true, Unlisted: 2, Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n"}}}, "",
+		},
+		"too many settings": {
+			200, `{"name":"effect","status":{"applied":true,"no_effect_count":3,"no_effect":[{"collection":"nat/nats","name":"n","minor":true}]}}`,
+			client.Effect{Reports: true, Applied: true, Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n", Minor: true}}}, "",
+		},
+		"wrong count": {200, `{"name":"effect","status":{"applied":true,"no_effect_count":-1}}`, client.Effect{Reports: true, Applied: true}, ""},
+		"unknown":     {400, `{"message":"Bad request URI"}`, client.Effect{}, ""},
+		"page":        {404, `<html>`, client.Effect{}, ""},
+		"nonsense":    {200, `[1`, client.Effect{}, ""},
+		"long":        {200, `{"name":"` + strings.Repeat("x", 200<<10) + `"}`, client.Effect{}, "the CNF answers with nonsense: a body of more than 128 KiB"},
+		"is broken":   {500, `{"message":"no"}`, client.Effect{}, "the CNF answers 500"},
 	} {
 		box, c := serve(t)
 		_, err := c.List(t.Context(), rest.Policies)

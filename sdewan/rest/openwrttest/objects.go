@@ -84,6 +84,7 @@ func (b *Box) post(w http.ResponseWriter, r *http.Request, l *rest.Collection) {
 		return
 	}
 	b.store[l.String()] = append(b.store[l.String()], stored(l, o))
+	delete(b.dropped[l.String()], name)
 	b.get(w, l, name, http.StatusCreated)
 }
 
@@ -117,6 +118,7 @@ func (b *Box) put(w http.ResponseWriter, r *http.Request, l *rest.Collection, na
 		return
 	}
 	b.store[l.String()] = append(list, stored(l, o))
+	delete(b.dropped[l.String()], name)
 	b.get(w, l, name, http.StatusOK)
 }
 
