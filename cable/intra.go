@@ -237,9 +237,7 @@ func (n Intra) chains() []dataplane.Object {
 		remote = append(remote, r.Subnets...)
 	}
 	if len(remote) > 0 {
-		objs = append(objs, dataplane.Sources{
-			Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: set("", remote).Members,
-		})
+		objs = append(objs, n.sources(set("", remote).Members))
 	}
 	forward := dataplane.Chain{Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD"}
 	if !n.isGateway() { // on a gateway, the chains of Plan clamp the MSS

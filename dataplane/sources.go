@@ -18,6 +18,76 @@ const SourcesPriority = 50
 type Sources struct {
 	Table         string
 	Local, Remote []netip.Prefix // masked and sorted; no network contains another
+	// Masquerades specifies that a connection from Remote whose destination has been translated here, to a pod on another node, gets the
+	// node's own address as its source, as the CNI brings it to that node: nobody else can translate the replies back, and they would not find this
+	// node. It is the address of the device on which the packets leave, to which the CNI has a way back. Those that leave on IntraDevice or
+	// PodDevices keep their source.
+	Masquerades bool
+	// Here is the network of the node's own pods, if it is known; the zero Prefix otherwise. What Masquerades does is not for them.
+	Here netip.Prefix
+}
+
+// PodDevices are names of devices that lead to a pod on the node itself: of Calico, of Cilium, and of the reference plugin ptp. A pod
+// behind a device of another name counts as one on another node.
+var PodDevices = []string{"cali" + DeviceAny, "lxc" + DeviceAny, "veth" + DeviceAny}
+
+// SourcesRule is a rule of Sources: what it matches, and whether it then translates the source to the node's address, or to itself.
+type SourcesRule struct {
+	Kind        string       // with the network, it identifies the rule
+	From, To    netip.Prefix // one of them is the zero Prefix, which stands for Remote
+	Masquerades bool         // only if the destination of the connection has been translated
+	NotOn       []string     // devices on which such packets do not leave
+}
+
+// Kinds of SourcesRule.
+const (
+	SourcesHere       = "here"
+	SourcesMasquerade = "masquerade"
+	SourcesFrom       = "from"
+	SourcesTo         = "to"
+)
+
+// Comment identifies the rule.
+func (r SourcesRule) Comment() string {
+	if r.From.IsValid() {
+		return r.Kind + " " + r.From.String()
+	}
+	return r.Kind + " " + r.To.String()
+}
+
+// Rules returns the rules, in order.
+func (s Sources) Rules() (rules []SourcesRule) {
+	if s.Masquerades {
+		if s.Here.IsValid() {
+			rules = append(rules, SourcesRule{Kind: SourcesHere, To: s.Here})
+		}
+		for _, l := range s.Local {
+			rules = append(rules, SourcesRule{
+				Kind: SourcesMasquerade, To: l, Masquerades: true, NotOn: append([]string{IntraDevice}, PodDevices...),
+			})
+		}
+	}
+	for _, l := range s.Local {
+		rules = append(rules, SourcesRule{Kind: SourcesFrom, From: l}, SourcesRule{Kind: SourcesTo, To: l})
+	}
+	return rules
+}
+
+// String returns the rule in the notation of nft.
+func (r SourcesRule) String() string {
+	from, to, match, does := "@remote", "@remote", "", "snat to ip saddr"
+	if r.From.IsValid() {
+		from = r.From.String()
+	} else {
+		to = r.To.String()
+	}
+	if r.Masquerades {
+		match, does = "ct status dnat ", "masquerade"
+	}
+	for _, d := range r.NotOn {
+		match += fmt.Sprintf("oifname != %q ", d)
+	}
+	return fmt.Sprintf("ip saddr %s ip daddr %s %s%s", from, to, match, does)
 }
 
 // Key implements Object.
@@ -29,7 +99,8 @@ func (Sources) Needs() []Key { return nil }
 // Equal implements Object.
 func (s Sources) Equal(o Object) bool {
 	other, ok := o.(Sources)
-	return ok && s.Table == other.Table && slices.Equal(s.Local, other.Local) && slices.Equal(s.Remote, other.Remote)
+	return ok && s.Table == other.Table && s.Masquerades == other.Masquerades && s.Here == other.Here &&
+		slices.Equal(s.Local, other.Local) && slices.Equal(s.Remote, other.Remote)
 }
 
 // String implements Object.
@@ -42,10 +113,12 @@ func (s Sources) String() string {
 		lines = append(lines, fmt.Sprintf("nft 'add element ip %s remote { %v }'", s.Table, r))
 	}
 	lines = append(lines, fmt.Sprintf("nft 'add chain ip %s postrouting { type nat hook postrouting priority %d; }'", s.Table, SourcesPriority))
-	for _, l := range s.Local {
-		lines = append(lines,
-			fmt.Sprintf("nft add rule ip %s postrouting ip saddr %v ip daddr @remote snat to ip saddr", s.Table, l),
-			fmt.Sprintf("nft add rule ip %s postrouting ip saddr @remote ip daddr %v snat to ip saddr", s.Table, l))
+	for _, r := range s.Rules() {
+		line := fmt.Sprintf("add rule ip %s postrouting %v", s.Table, r)
+		if len(r.NotOn) > 0 {
+			line = "'" + line + "'" // the shell knows quotes and asterisks, too
+		}
+		lines = append(lines, "nft "+line)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // everyKind holds an object of each kind, except IPsec.
 func everyKind() []dataplane.Object {
 	return append(one(), returnsOf(1), globalnet(), dataplane.Sources{
-		Table: dataplane.GatewayOwner.NFTable, Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")},
+		Table: dataplane.GatewayOwner.NFTable, Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")}, Masquerades: true,
 	})
 }
 

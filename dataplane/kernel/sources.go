@@ -43,7 +43,9 @@ func (s sources) put(_, want dataplane.Object) error {
 		return fmt.Errorf("changing table %s: %w", w.Table, err)
 	}
 	have, err := s.read()
-	if err == nil && slices.Equal(have.Local, w.Local) && !slices.Contains(have.Remote, netip.Prefix{}) {
+	same := have
+	same.Remote = w.Remote
+	if err == nil && same.Equal(w) && !slices.Contains(have.Remote, netip.Prefix{}) {
 		if err := errors.Join(
 			elements(dataplane.Without(have.Remote, w.Remote), func(e []nftables.SetElement) error { return tx.SetDeleteElements(set, e) }),
 			elements(dataplane.Without(w.Remote, have.Remote), func(e []nftables.SetElement) error { return tx.SetAddElements(set, e) }),
@@ -62,14 +64,9 @@ func (s sources) put(_, want dataplane.Object) error {
 	if err != nil {
 		return fmt.Errorf("adding table %s: %w", w.Table, err)
 	}
-	for _, l := range w.Local {
+	for _, r := range w.Rules() {
 		tx.AddRule(&nftables.Rule{
-			Table: t, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, "from "+l.String()),
-			Exprs: slices.Concat(within(srcOffset, l), lookup(dstOffset, set), keep),
-		})
-		tx.AddRule(&nftables.Rule{
-			Table: t, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, "to "+l.String()),
-			Exprs: slices.Concat(lookup(srcOffset, set), within(dstOffset, l), keep),
+			Table: t, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, r.Comment()), Exprs: sourcesExprs(r, set),
 		})
 	}
 	return s.flushTable(tx, "adding", w.Table, sourcesNeed)

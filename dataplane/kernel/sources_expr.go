@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"subctl/dataplane"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -34,6 +36,29 @@ func within(offset uint32, p netip.Prefix) []expr.Any {
 // lookup matches an address in a set.
 func lookup(offset uint32, s *nftables.Set) []expr.Any {
 	return []expr.Any{load(offset), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID}}
+}
+
+// ctDNAT is IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h.
+const ctDNAT = 1 << 5
+
+// sourcesExprs returns the expressions of a rule. remote is the set of networks of other clusters.
+func sourcesExprs(r dataplane.SourcesRule, remote *nftables.Set) (out []expr.Any) {
+	const reg = unix.NFT_REG_1
+	if r.From.IsValid() {
+		out = append(within(srcOffset, r.From), lookup(dstOffset, remote)...)
+	} else {
+		out = append(lookup(srcOffset, remote), within(dstOffset, r.To)...)
+	}
+	if r.Masquerades {
+		out = append(out, &expr.Ct{Key: expr.CtKeySTATUS, Register: reg}, masked(ctDNAT, 0), &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: native(0)})
+	}
+	for _, d := range r.NotOn {
+		out = append(out, &expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(d)})
+	}
+	if r.Masquerades {
+		return append(out, &expr.Masq{})
+	}
+	return append(out, keep...)
 }
 
 // keep translates the source to itself.

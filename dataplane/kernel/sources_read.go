@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"subctl/dataplane"
@@ -30,30 +31,45 @@ func (s sources) read() (dataplane.Sources, error) {
 	if err != nil {
 		return o, err
 	}
-	for i, m := range msgs {
+	var seen []string
+	for _, m := range msgs {
 		said := ""
 		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 			if t == unix.NFTA_RULE_USERDATA {
 				said, _ = userdata.GetString(v, userdata.TypeComment)
 			}
 		}
-		p, err := netip.ParsePrefix(strings.TrimPrefix(said, [...]string{"from ", "to "}[i%2]))
-		switch {
-		case err != nil:
-			return blank, nil
-		case i%2 == 0:
-			o.Local = append(o.Local, p)
-		case p != o.Local[i/2]:
-			return blank, nil
-		}
+		seen = append(seen, said)
+		noteSource(&o, said)
 	}
-	if len(msgs)%2 != 0 {
+	var planned []string
+	for _, r := range o.Rules() {
+		planned = append(planned, r.Comment())
+	}
+	if !slices.Equal(seen, planned) {
 		return blank, nil
 	}
 	msgs, err = s.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table,
 		unix.NFTA_SET_ELEM_LIST_SET, sourcesSet)
 	o.Remote = readNets(msgs)
 	return o, err
+}
+
+// noteSource notes in o what the comment of a rule tells.
+func noteSource(o *dataplane.Sources, comment string) {
+	kind, rest, _ := strings.Cut(comment, " ")
+	p, err := netip.ParsePrefix(rest)
+	if err != nil {
+		return
+	}
+	switch kind {
+	case dataplane.SourcesHere:
+		o.Here = p
+	case dataplane.SourcesMasquerade:
+		o.Masquerades = true
+	case dataplane.SourcesFrom:
+		o.Local = append(o.Local, p)
+	}
 }
 
 // intact reports whether the table holds our set and chain, and nothing else.

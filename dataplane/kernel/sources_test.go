@@ -71,3 +71,30 @@ func TestSourcesChangeInPlace(t *testing.T) {
 	require.Equal(t, handle, ns.Run("nft -a list tables | grep submariner; nft -a list chain ip submariner-gateway postrouting"))
 	require.Equal(t, state(t, s), look(t, ns, h))
 }
+
+// A table that masquerades connections to Services is listed as planned, and changes from and to one that does not.
+func TestSourcesMasquerade(t *testing.T) {
+	ns, h := node(t, dataplane.GatewayOwner)
+	s := dataplane.Sources{Table: "submariner-gateway", Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")}}
+	rules := func() string { return ns.Run("nft list chain ip submariner-gateway postrouting") }
+	settle(t, ns, h, state(t, s))
+	require.NotContains(t, rules(), "masquerade")
+	s.Masquerades = true
+	settle(t, ns, h, state(t, s))
+	require.Equal(t, state(t, s), look(t, ns, h))
+	const rule = `ip saddr @remote ip daddr 10.0.0.0/16 ct status dnat oifname != "vx-submariner" oifname != "cali*" oifname != "lxc*" oifname != "veth*" masquerade`
+	require.Contains(t, rules(), rule)
+	s.Here = cidr("10.0.3.0/24")
+	settle(t, ns, h, state(t, s))
+	require.Equal(t, state(t, s), look(t, ns, h))
+	require.Regexp(t, `(?s)ip daddr 10\.0\.3\.0/24 snat to ip saddr comment "here 10\.0\.3\.0/24".*masquerade`, rules())
+	ns.Run("nft delete rule ip submariner-gateway postrouting handle $(nft -a list chain ip submariner-gateway postrouting | grep 'dnat.*masquerade' | sed 's/.*handle //')")
+	require.NotEqual(t, state(t, s), look(t, ns, h))
+	settle(t, ns, h, state(t, s))
+	require.Contains(t, rules(), rule)
+	s.Masquerades, s.Here = false, netip.Prefix{}
+	settle(t, ns, h, state(t, s))
+	require.NotContains(t, rules(), "masquerade")
+	settle(t, ns, h, nil)
+	require.NotContains(t, ns.Run("nft list tables"), "submariner")
+}
