@@ -20,12 +20,12 @@ import (
 const endedTitle = "/spec/versions/0/schema/openAPIV3Schema/title"
 
 // EndWatches ends all watches of the kinds that clusters exchange. An API server checks the rights of a watch only when it
-// begins, and its client chooses how long it lasts: who has no rights any more would otherwise go on reading. Members that have
-// rights list again, and keep what they know meanwhile.
+// begins, and the client chooses how long the watch lasts: without EndWatches, a client whose rights were revoked could go on reading.
+// Members that have rights list again, and keep what they know meanwhile.
 //
-// It changes the CRDs of the kinds: an API server then serves the kind anew, and ends the watches of before when it has
-// answered other requests, after a second, and at most two minutes later (twice its --request-timeout); see
-// updateCustomResourceDefinition and tearDown of k8s.io/apiextensions-apiserver. The rights must have ended before. The
+// EndWatches changes the CRDs of the kinds. An API server then serves each kind anew. It ends the watches that were open after a
+// second, when it has answered the other requests that it had for the kind, and after at most two minutes (twice its --request-timeout); see
+// updateCustomResourceDefinition and tearDown of k8s.io/apiextensions-apiserver. The caller must have revoked the rights before. The
 // broker may lack a kind. The error tells whether c may not change CRDs: see apierrors.IsForbidden.
 func EndWatches(ctx context.Context, c client.Client, now time.Time) error {
 	patch, err := json.Marshal([]map[string]string{{"op": "add", "path": endedTitle, "value": "watches ended at " + now.UTC().Format(time.RFC3339Nano)}})

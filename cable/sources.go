@@ -6,11 +6,11 @@ import (
 	"subctl/dataplane"
 )
 
-// sources returns the table that keeps the sources of packets between this cluster and other ones. On a gateway it does not keep those of
-// connections to Services whose pod is on a node that the CNI leads to, if the pod's replies may reach another gateway: their node knows no gateway
-// for them, as Returns sees only what arrives over the VXLAN between nodes. A standby gets replies only where the active gateway has failed, and its
-// connections to Services with it: clients would be hidden for nothing. With global networks, the gateways can translate the replies of each other
-// later in a connection, but not the first one, which begins a TCP connection.
+// sources returns the table that keeps the sources of packets between this cluster and other clusters. A gateway masquerades a connection to a
+// Service if the CNI brings its packets to the node of the pod, and the pod's replies may reach another gateway: that node does not know the gateway of
+// the connection, as Returns marks only packets that arrive over the VXLAN between nodes. Standbys change nothing: a standby gets replies only if the
+// active gateway has failed, and then the connections that the active gateway has translated end anyway. Global networks do: a gateway can translate
+// a reply for another gateway in the midst of a TCP connection, but not the first reply.
 func (n Intra) sources(remote []netip.Prefix) dataplane.Sources {
 	s := dataplane.Sources{Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: remote}
 	if s.Masquerades = n.isGateway() && n.carriers() > 1 && n.elsewhere(); s.Masquerades {

@@ -17,9 +17,9 @@ type joint struct {
 	also []string // the other pairs of clusters that it connects, as texts
 }
 
-// joint returns the change that connects two clusters without a clusterset in common, and the fewest others, among those that clusterset
-// add does not refuse. If it refuses all of them, refused is why it refuses the first one, and alone whether it would accept both
-// clusters in a clusterset of their own.
+// joint returns a change that connects two clusters without a clusterset in common. clusterset add accepts this change, and no change that it accepts
+// connects fewer other clusters. If clusterset add refuses all changes, refused is the reason for the first one, and alone reports whether
+// clusterset add would accept both clusters in a new clusterset.
 func (s *sets) joint(a, b string, networks map[string]catalog.Networks) (best joint, alone bool, refused error) {
 	now := s.catalog.InSets(a, s.of(a)).InSets(b, s.of(b)) // which are unknown if they are in no clusterset
 	var all []joint

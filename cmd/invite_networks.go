@@ -7,8 +7,9 @@ import (
 	"subctl/policy/catalog"
 )
 
-// warnOfNetworks warns if the networks of the invitation conflict with those of members: in the clustersets of the invitation, or in others of
-// a cluster that is to reach both. Who joins with the invitation cannot see the others. It refuses nothing: a cluster may announce less than it may.
+// warnOfNetworks warns if the networks of the invitation conflict with the networks of a cluster, in a clusterset of the invitation or in another
+// clusterset of one of its members. The invited cluster cannot see the other clustersets. A conflict is no error: a cluster may announce fewer networks
+// than its invitation permits.
 func (o *inviteCluster) warnOfNetworks(ctx context.Context, g *globals) {
 	s, err := (&setsFlags{globals: g, namespace: o.invite.namespace}).read(ctx)
 	if err == nil {

@@ -146,8 +146,8 @@ const gatewayProbes, workerProbes = "gateway/", "worker/"
 // unreachable describes the nodes of this cluster to which packets are lost: what has found that, and since when.
 func (h Healths) unreachable() (texts []string) {
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		kind, node, _ := strings.Cut(name, "/")
-		if got := h[name]; got.Status == submarinerv1.ConnectionError && (kind+"/" == gatewayProbes || kind+"/" == workerProbes) {
+		if got := h[name]; got.Status == submarinerv1.ConnectionError && (strings.HasPrefix(name, gatewayProbes) || strings.HasPrefix(name, workerProbes)) {
+			kind, node, _ := strings.Cut(name, "/")
 			texts = append(texts, fmt.Sprintf("%s %q, found by %s at %s: %s", kind, node, got.By, got.Since.UTC().Format(time.RFC3339), got.Message))
 		}
 	}

@@ -45,13 +45,13 @@ var errNoEchoes = errors.New("there is no socket for echoes")
 
 // send sends an echo.
 func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked) error {
-	p.mu.Lock()
-	port, every := p.probes.Echo, p.probes.FastEvery()
-	p.mu.Unlock()
 	if e.socket == nil {
 		if p.listen == nil || a.sent.Before(e.again) {
 			return errNoEchoes
 		}
+		p.mu.Lock()
+		port := p.probes.Echo
+		p.mu.Unlock()
 		socket, err := p.listen(ctx, port, echoLen)
 		if err != nil {
 			e.again = a.sent.Add(time.Minute)
@@ -62,16 +62,16 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 		p.drains = append(p.drains, func() { socket.Drain(p.takeEcho) })
 		go p.receive(ctx, "echo", socket, p.takeEcho)
 	}
-	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, netip.AddrPortFrom(t.From, echoSource(a.sent, every)))
+	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, netip.AddrPortFrom(t.From, a.source))
 }
 
-// The ports from which echoes are sent: not those of servers, which kernels and firewalls may treat in another way.
+// Echoes are sent from these ports. Servers have lower ones, about which a firewall may have rules.
 const firstEchoSource, echoSources = 10000, 50000
 
-// echoSource returns the port from which echoes are sent at a time, where each target gets one so often. It is another one each time that large
-// echoes are sent: the other node's connection tracking has no entry for the first echo from a port. So echoes find a gateway that forwards only packets
-// of connections that it knows, as its table of connections is full. The table has an entry for 30 s (nf_conntrack_udp_timeout), so 60 for each of at most a hundred
-// probers, and 6,000 for more.
+// echoSource returns the port from which echoes are sent at a time. every is the time between two echoes to a target. The port changes as often as large
+// echoes are sent, and the other node's connection tracking has no entry for the first echo from a port. So echoes find a gateway whose table of connections
+// is full: it forwards only packets of connections that it knows. An entry stays for 30 s (nf_conntrack_udp_timeout). So a gateway has 60 entries for each
+// of a hundred nodes that probe it, and no more than 6,000 if there are more of these nodes, as they probe less often.
 func echoSource(at time.Time, every time.Duration) uint16 {
 	period := every * (mesh.FullInterval / mesh.FastInterval)
 	return uint16(firstEchoSource + at.UnixNano()/int64(period)%echoSources)

@@ -245,6 +245,7 @@ func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(asked)) 
 	a := newAsked(seq, now)
 	lost, again := g.patience()
 	a.kind, a.until, a.again = k, now.Add(lost), now.Add(again)
+	a.source = echoSource(now, g.fast.every)
 	s.asked, s.due = append(s.asked, a), now.Add(jittered(g.pause(k)))
 	return a
 }

@@ -29,6 +29,7 @@ type asked struct {
 	sent  time.Time
 	// Of a target that is Fast: when to ask again, and when the answer is late; and whether these times have come.
 	kind    kind
+	source  uint16 // the port from which an echo is sent
 	again   time.Time
 	until   time.Time
 	overdue bool

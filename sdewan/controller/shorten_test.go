@@ -76,7 +76,7 @@ func TestManyTunnels(t *testing.T) {
 	require.Equal(t, "500 of 500 up", seen(t, hub(500, nil)).TunnelText())
 }
 
-// Of many tunnels, those that are not up are named, and why. The others come after them.
+// If there are many tunnels, the list begins with the tunnels that are not up, with reasons.
 func TestManyTunnelsOneDown(t *testing.T) {
 	one := seen(t, hub(500, func(i int, detail, remote map[string]any) {
 		if i == 333 {

@@ -36,9 +36,8 @@ type CNFStatusStatus struct {
 	Information []CNFInformation `json:"information,omitempty"`
 }
 
-// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its error, if that is too long. The modules
-// ipsec, wan and effect have fewer details instead. The field
-// "count" of the module then is the number of entries that it listed.
+// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its error, if that is too long. The field
+// "count" of the module then is the number of entries that it listed. The modules ipsec, wan and effect have fewer details at first.
 const TooLong = `"(too long)"`
 
 // CNFInformation is what a pod answered.
@@ -58,8 +57,8 @@ type CNFInformation struct {
 	// +optional
 	IP string `json:"ip,omitempty"`
 	// Status is the pod's answer to GET sdewan/v1/status, JSON as text. Modules that report much have "(too long)" as their status, and the
-	// number of their entries as count. If that is the module ipsec, it has the numbers of tunnels and remotes as counts, and lists
-	// those that are not up first, as far as they fit.
+	// number of their entries as count. The module ipsec has the numbers of tunnels and remotes as counts instead, and lists as many tunnels as
+	// fit. Tunnels that are not up come first.
 	// +optional
 	Status string `json:"status,omitempty"`
 	// Error is why the pod did not answer.

@@ -9,9 +9,12 @@ import (
 	"subctl/sdewan/cnf"
 )
 
-// maxIneffective is the maximum size of the objects without effect in a status, in bytes of names and reasons, with entryBytes for the JSON around those of
-// each, and maxReason the maximum size of each reason, in bytes. The controller keeps 32 KiB of the whole status.
-const maxIneffective, entryBytes, maxReason = 20 << 10, 40, 400
+// Limits of the list of objects without effect in a status, in bytes. The controller keeps 32 KiB of the whole status.
+const (
+	maxIneffective = 20 << 10 // of all names and reasons, and entryBytes for each object
+	entryBytes     = 40       // of JSON around a name and a reason
+	maxReason      = 400      // of a reason
+)
 
 // settleTime is for how long the report waits for the pass after a change. A pass with 10,000 rules takes less than a second.
 const settleTime = 4 * time.Second
