@@ -23,7 +23,7 @@ func (c *crew) restart(t *testing.T, node string) {
 	r := mesh.Gateway()
 	at := [2]string{node, r.Name}
 	delete(c.plans, at)
-	c.memory[node] = r.Recall(node, []*submarinerv1.Gateway{c.reported[node]}, time.Now())
+	c.memory[node] = r.Recall(node, false, []*submarinerv1.Gateway{c.reported[node]}, time.Now())
 	c.nodes[node].Do(func() {
 		c.hosts[at].Close()
 		var err error

@@ -31,9 +31,19 @@ func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error
 	for i := range list.Items {
 		reports = append(reports, &list.Items[i])
 	}
-	m := a.Role.Recall(a.Node, reports, s.Now)
+	m := a.Role.Recall(a.Node, a.bare(ctx), reports, s.Now)
 	a.memory = &m
 	return m, nil
+}
+
+// bare reports whether the node is known to hold nothing of the role's Owner. Sync reports what keeps the agent from reading it.
+func (a *agent) bare(ctx context.Context) bool {
+	t, err := a.target(a.Role.Owner)
+	if err != nil {
+		return false
+	}
+	held, err := t.Observe(ctx)
+	return err == nil && len(held) == 0
 }
 
 // remember hands a plan's claims to the next plan, and what carries the traffic as far as
@@ -44,6 +54,7 @@ func (a *agent) remember(p mesh.Plan, out mesh.Outcome) {
 	}
 	a.memory.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
 	a.memory.Using, a.memory.First, a.memory.Leaving = out.Carried(p, a.memory.Using), p.First, p.Leaving
+	a.memory.Label = p.Label
 }
 
 // books keeps policies compiled until one of them changes: compiling reads the YAML in

@@ -49,6 +49,8 @@ type Intra struct {
 	// Returned are the global addresses of single gateways, by the name of the node. Answers to them that reach another gateway go to this one.
 	Returned map[string][]netip.Addr
 	Workers  []Node // all other nodes
+	// Former are the workers that were gateways until a moment ago: other clusters, and this one's nodes, may still send through them.
+	Former []Node
 	// Ranked are the nodes that may be gateways, active or not, oldest first: of two whose marks for the return path collide, the
 	// first one keeps its mark.
 	Ranked []Node
@@ -280,9 +282,9 @@ func (n Intra) echoes() (on []dataplane.Echo, of []netip.Addr) {
 	return on, slices.Compact(of)
 }
 
-// senders returns the nodes that may send to this one: gateways to all nodes, and workers to gateways.
+// senders returns the nodes that may send to this one: gateways, and those that were, to all nodes, and workers to gateways.
 func (n Intra) senders() []netip.Addr {
-	nodes := n.Gateways
+	nodes := slices.Concat(n.Gateways, n.Former)
 	if n.isGateway() {
 		nodes = slices.Concat(n.Workers, n.siblings())
 	}

@@ -18,10 +18,6 @@ import (
 const (
 	heartbeat = 5 * time.Second  // how often a Gateway is written at least (upstream)
 	deadAfter = 15 * time.Second // a Gateway that was not written for so long is dead (upstream)
-
-	// handOver is the time after the last report of a gateway within which its node has found other ways, if it is no
-	// gateway node any more: its next report was due after one heartbeat, and its route agent follows within 2 s.
-	handOver = heartbeat + 2*time.Second
 )
 
 // Gateway returns the role of a gateway pod. The gateway holds the cables and publishes
@@ -62,10 +58,14 @@ func planGateway(s Snapshot) (Plan, error) {
 }
 
 // recallGateway takes over the cables of this node's gateway only: a gateway's cables are
-// its own.
-func recallGateway(node string, reports []*submarinerv1.Gateway, now time.Time) Memory {
+// its own. A node that holds none has to find out whether the other ends still do.
+func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
 	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
-	return recall(reports, own, now)
+	m := recall(reports, own, now)
+	if bare {
+		clear(m.Using)
+	}
+	return m
 }
 
 // probes returns the addresses to ping: the other end of both cables of each pair that is
@@ -247,20 +247,23 @@ func reportedAt(g *submarinerv1.Gateway) time.Time {
 
 // prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays
 // for as long as the sibling is among Standing.Gateways, and its node is a gateway node. If another gateway has taken its
-// role, it is the Endpoint of a standby. The Endpoint of a standby whose node is no gateway node any more stays until the node has other
-// ways: until then, its own pods use its cables, and other clusters accept packets only through the cables of Endpoints. Nobody
-// sends packets to a standby.
+// role, it is the Endpoint of a standby. So is the one of a node that is no gateway node any more, which stays until the node has other
+// ways: until then, its own pods use its cables, and other clusters accept packets only through the cables of Endpoints.
 func (r *Report) prune(m *Mesh, now time.Time) {
 	s, own := m.Snapshot, m.Offer.endpoint().Name
 	leaving := m.Membership.Leaving()
 	for _, e := range m.Membership.Endpoints {
 		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)
 		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) || !IsGatewayNode(Find[*corev1.Node](s, e.Spec.Hostname))
-		gone := s.Standing.Speaker && !mine && lost && !handsOver(s, e, now)
-		outdated := mine && e.Name != own // the node had another address
-		if gone || outdated || leaving && (mine || s.Standing.Speaker) {
+		gone, outdated := s.Standing.Speaker && !mine && lost, mine && e.Name != own // the node had another address
+		switch {
+		case outdated, leaving && (mine || s.Standing.Speaker):
 			r.Delete = append(r.Delete, e)
-		} else if slices.Contains(s.Standing.Replaced, e.Spec.Hostname) {
+		case gone && handsOver(s, e, now):
+			r.handOver(e)
+		case gone:
+			r.Delete = append(r.Delete, e)
+		case slices.Contains(s.Standing.Replaced, e.Spec.Hostname):
 			r.Apply = append(r.Apply, AsStandby(e))
 		}
 	}
@@ -278,13 +281,4 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 			r.Delete = append(r.Delete, g)
 		}
 	}
-}
-
-// handsOver reports whether an Endpoint is the one of a standby whose node has just lost the label of gateway nodes.
-func handsOver(s Snapshot, e *submarinerv1.Endpoint, now time.Time) bool {
-	n, g := Find[*corev1.Node](s, e.Spec.Hostname), Find[*submarinerv1.Gateway](s, e.Spec.Hostname)
-	if n == nil || IsGatewayNode(n) || g == nil || drainOf(e) < cable.Standby {
-		return false
-	}
-	return now.Sub(reportedAt(g)).Abs() < handOver // a clock that is far ahead delays nothing
 }

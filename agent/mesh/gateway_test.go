@@ -151,21 +151,22 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 	}
 }
 
-// The Endpoint of a standby stays for seconds after its node has lost its label: the node's own pods use its cables until its route
-// agent has found other ways. The Endpoint of an active gateway, to which other clusters send packets, does not.
-func TestEndpointOfAStandbyWithoutLabel(t *testing.T) {
+// The Endpoint of a gateway stays for seconds after its node has lost its label: the node's own pods use its cables until its route
+// agent has found other ways. It announces a standby meanwhile, so that other clusters send no packets to it.
+func TestEndpointWithoutLabel(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		drain    string
 		reported time.Duration // how long before now
 		deleted  bool
 	}{
-		{"a standby", submarinerv1.Standby, 6 * time.Second, false},
-		{"drained", submarinerv1.Drained, 6 * time.Second, false},
-		{"a standby, seconds later", submarinerv1.Standby, 7 * time.Second, true},
+		{"a standby", submarinerv1.Standby, 9 * time.Second, false},
+		{"drained", submarinerv1.Drained, 9 * time.Second, false},
+		{"draining", submarinerv1.Draining, 9 * time.Second, false},
+		{"in service", "", 9 * time.Second, false},
+		{"a standby, seconds later", submarinerv1.Standby, 10 * time.Second, true},
+		{"in service, seconds later", "", 10 * time.Second, true},
 		{"a standby whose clock is far ahead", submarinerv1.Standby, -time.Hour, true},
-		{"draining", submarinerv1.Draining, time.Second, true},
-		{"in service", "", time.Second, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sibling := ownEndpoint("worker", "10-89-1-12")
@@ -176,7 +177,13 @@ func TestEndpointOfAStandbyWithoutLabel(t *testing.T) {
 			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
 			p, err := Gateway().Plan(s)
 			require.NoError(t, err)
-			require.Equal(t, test.deleted, slices.Contains(Gateway().Report(s, p, Outcome{Now: s.Now}).Delete, Object(sibling)))
+			r := Gateway().Report(s, p, Outcome{Now: s.Now})
+			require.Equal(t, test.deleted, slices.Contains(r.Delete, Object(sibling)))
+			active := drainOf(sibling) < cable.Standby
+			require.Equal(t, active && !test.deleted, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name), "it announces a standby")
+			if active && !test.deleted {
+				require.Contains(t, r.Apply, Object(AsStandby(sibling)))
+			}
 
 			Find[*corev1.Node](s, "worker").Name = "another"
 			p, err = Gateway().Plan(s)

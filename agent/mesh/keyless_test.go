@@ -62,7 +62,7 @@ func TestCablesWithoutKeys(t *testing.T) {
 				gw2.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
 				s = s.with(gw2)
 			}
-			s.Memory, s.Health = recallGateway("gw", reports, s.Now), nil
+			s.Memory, s.Health = recallGateway("gw", false, reports, s.Now), nil
 			if !test.unknown {
 				s.Cables = []dataplane.CableState{}
 			}

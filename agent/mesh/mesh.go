@@ -66,6 +66,8 @@ type Plan struct {
 	Probes Probes
 	// Addresses holds the decisions of the globalnet agent; nil for other agents.
 	Addresses *Addresses
+	// Label is what a route agent knows of its node's label of gateway nodes.
+	Label Label
 	// Again is the time after which to plan again at the latest, if it is less than Role.Resync; 0 for none.
 	Again time.Duration
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.

@@ -35,7 +35,7 @@ func (m *Membership) readNodes(s Snapshot) error {
 	}
 	m.distinct(nodes)
 	for _, n := range m.Nodes {
-		if !IsGatewayNode(nodes[n.Name]) {
+		if !s.servesAsGateway(nodes[n.Name]) {
 			continue // if it has an Endpoint, the speaker is about to delete it
 		}
 		if m.Labelled = append(m.Labelled, n); m.hasEndpoint(n) {
@@ -148,11 +148,6 @@ func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.No
 		return dataplane.Engine{Name: f.Name, Missing: f.Missing}
 	}
 	return Engines{WireGuard: engine(facts.WireGuard), IPsec: engine(facts.IPsec)}
-}
-
-// IsGatewayNode reports whether a node has the label of gateway nodes.
-func IsGatewayNode(n *corev1.Node) bool {
-	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
 }
 
 // podCIDR returns the node's first IPv4 pod network; the zero Prefix if it has none, or if

@@ -35,8 +35,9 @@ type Role struct {
 	// Report returns what the API server should hold.
 	Report func(Snapshot, Plan, Outcome) Report
 	// Recall returns the memory of an agent that has just started on a node, from the reports
-	// of its cluster's gateways; nil if plans do not depend on these.
-	Recall func(node string, reports []*submarinerv1.Gateway, now time.Time) Memory
+	// of its cluster's gateways; nil if plans do not depend on these. bare specifies that the node holds nothing of
+	// the Owner: it has booted, or was no gateway node meanwhile.
+	Recall func(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory
 }
 
 // Roles returns the roles that program the kernel of their node.

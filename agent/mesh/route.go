@@ -32,7 +32,7 @@ func Route() Role {
 		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, ProbePort: dataplane.RouteProbePort,
 		Resync: 30 * time.Second, Watches: watches,
 		Parts: []Part{Probing, Drops, APIServers}, Plan: planRoute, Report: reportRoute,
-		Recall: func(_ string, reports []*submarinerv1.Gateway, now time.Time) Memory {
+		Recall: func(_ string, _ bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
 			return recall(reports, reports, now)
 		},
 	}
@@ -43,8 +43,8 @@ func planRoute(s Snapshot) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Traffic: Traffic{Using: map[string]Using{}}, State: dataplane.State{}, Mesh: m}
-	if !IsGatewayNode(Find[*corev1.Node](s, s.Node)) {
+	p := Plan{Traffic: Traffic{Using: map[string]Using{}}, State: dataplane.State{}, Mesh: m, Label: s.label()}
+	if !p.Label.Seen && (p.Label.Until.IsZero() || m.Membership.Leaving()) {
 		// No gateway agent runs here; one that did has left its objects in place.
 		p.Sweep = []dataplane.Owner{dataplane.GatewayOwner}
 	}
@@ -53,6 +53,9 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	gateways, again := m.Membership.observed(s.Health, s.Now)
 	p.Again = again
+	if left := p.Label.Until.Sub(s.Now); left > 0 && (again == 0 || left < again) {
+		p.Again = left
+	}
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
 		Gateways: gateways, Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
@@ -61,6 +64,9 @@ func planRoute(s Snapshot) (Plan, error) {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
 			n.Down = m.Snapshot.Health[workerProbe(n)].Status == submarinerv1.ConnectionError
 			in.Workers = append(in.Workers, n)
+			if m.Membership.hasEndpoint(n) && n.Name != s.Node {
+				in.Former = append(in.Former, n)
+			}
 		}
 	}
 	in.Returned = m.Membership.returned()

@@ -120,6 +120,8 @@ type Memory struct {
 	First map[string]Turn
 	// Leaving is Traffic.Leaving of the last plan.
 	Leaving map[string]Using
+	// Label is Plan.Label of the last plan.
+	Label Label
 	// Paths are the paths to remote gateways that the agent's predecessor reported, by cable name.
 	Paths map[string]natdiscovery.Path
 }

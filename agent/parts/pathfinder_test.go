@@ -39,7 +39,7 @@ func planned(t *testing.T, scenario string) (mesh.Snapshot, mesh.Plan) {
 	s := mesh.NewSnapshot("gw", kubetest.Scenario(t, "../../testdata/scenarios/"+scenario+".txtar")...)
 	s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}
 	s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
-	s.Memory = mesh.Gateway().Recall("gw", mesh.List[*submarinerv1.Gateway](s), s.Now)
+	s.Memory = mesh.Gateway().Recall("gw", false, mesh.List[*submarinerv1.Gateway](s), s.Now)
 	p, err := mesh.Gateway().Plan(s)
 	require.NoError(t, err)
 	return s, p

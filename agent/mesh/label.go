@@ -1,0 +1,69 @@
+package mesh
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
+
+// This file is about a node that loses the label of gateway nodes. Its gateway agent ends. The other nodes of the cluster stop using it when they
+// notice, and other clusters when they know its Endpoint as that of a standby. Its kernel forwards what they send until then: the route agent
+// takes the node for a gateway node for a while. Then the node's own pods use other gateways, and its cables are removed; and
+// last its Endpoint is, without which other clusters accept nothing from these cables.
+
+// lingers is the time for which a node counts as a gateway node for its own route agent after it has lost the label. Nodes follow within a
+// second, and other clusters within 2 s.
+const lingers = 3 * time.Second
+
+// handOver is the time after the last report of a gateway within which its node has found other ways, if it is no
+// gateway node any more: its next report was due after one heartbeat, and its route agent follows within 2 s after lingers.
+const handOver = heartbeat + lingers + 2*time.Second
+
+// Label is what a route agent knows of its node's label of gateway nodes. The zero Label has not seen it.
+type Label struct {
+	Seen  bool      // the node had it in the last plan
+	Until time.Time // until when the node counts as a gateway node without it; the zero time: it does not
+}
+
+// label returns the Label for the next plan.
+func (s Snapshot) label() Label {
+	was := s.Memory.Label
+	switch {
+	case IsGatewayNode(Find[*corev1.Node](s, s.Node)):
+		return Label{Seen: true}
+	case was.Seen:
+		return Label{Until: s.Now.Add(lingers)}
+	case s.Now.Before(was.Until):
+		return Label{Until: was.Until}
+	}
+	return Label{}
+}
+
+// servesAsGateway reports whether a node may be a gateway for this agent.
+func (s Snapshot) servesAsGateway(n *corev1.Node) bool {
+	return IsGatewayNode(n) || n != nil && n.Name == s.Node && !s.label().Until.IsZero()
+}
+
+// IsGatewayNode reports whether a node has the label of gateway nodes.
+func IsGatewayNode(n *corev1.Node) bool {
+	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
+}
+
+// handsOver reports whether an Endpoint is the one of a gateway whose node has just lost the label of gateway nodes.
+func handsOver(s Snapshot, e *submarinerv1.Endpoint, now time.Time) bool {
+	n, g := Find[*corev1.Node](s, e.Spec.Hostname), Find[*submarinerv1.Gateway](s, e.Spec.Hostname)
+	if n == nil || IsGatewayNode(n) || g == nil {
+		return false
+	}
+	return now.Sub(reportedAt(g)).Abs() < handOver // a clock that is far ahead delays nothing
+}
+
+// handOver has an Endpoint announce a standby, if it does not: nobody sends packets to a standby while another gateway answers.
+func (r *Report) handOver(e *submarinerv1.Endpoint) {
+	if drainOf(e) < cable.Standby {
+		r.Apply = append(r.Apply, AsStandby(e))
+	}
+}
