@@ -139,6 +139,11 @@ const (
 	// TunnelPriority and TunnelAllPriority are the priorities of the rules that look up these tables: before all other rules of a CNF.
 	TunnelPriority    = 95
 	TunnelAllPriority = 96
+	// OpenWrtZoneName and OpenWrtMwan3Name are the longest names on CNFs of others with OpenWrt, in characters: of zones, whose names are
+	// parts of names of chains of iptables (firewall3; the REST API refuses longer ones), and of policies and rules of mwan3 2.10, which
+	// skips longer ones, and only logs it (mwan3.sh). Our CNF has no such limits.
+	OpenWrtZoneName  = 11
+	OpenWrtMwan3Name = 15
 	// MaxUplinks is the number of uplinks that UplinkMask can tell apart, as in mwan3: three values have a meaning of their own.
 	MaxUplinks = 59
 	// UplinkMask has the bits of the packet mark and of the connection mark that tell which uplink a connection of a CNF uses: the number of

@@ -4,9 +4,9 @@
 // Deployment or a pod, leads to the same: all rules of the CNF are compared with what each of its pods returns, and
 // what differs is written, in the order of dependencies, to all pods at the same time. So the order of rules is the same on all
 // pods, an order that does not matter to the API server does not matter to a CNF either, and what no rule stands for is found and
-// removed. At most one worker works on a CNF, and no CNF waits for another one.
+// removed. No CNF waits for another one, and no pod for one that answers slowly (runs.go).
 //
-//	watch → snapshot (cnf.go) → aim and plan (desire.go, plan.go: pure) → sync (pods.go, pod.go, session.go) → report (report.go)
+//	watch → snapshot (cnf.go) → aim and plan (desire.go, plan.go: pure) → sync (runs.go, pods.go, pod.go, session.go) → judge and report (verdicts.go, report.go)
 //
 // A rule is in sync only if all pods of the Deployment are ready and hold it. Pods that are ready get rules although others are not: what a
 // CNF does for its site must not wait for a spare that is broken.
@@ -93,7 +93,7 @@ type reconciler struct {
 	events events.EventRecorder
 	fleet  *fleet
 	names  *names
-	active *shares // CNFs that are worked on
+	runs   *runs
 	kinds  []sdewan.Kind
 	writes chan struct{} // slots
 
@@ -109,68 +109,70 @@ func (r *reconciler) now() time.Time { return r.o.now() }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if !r.active.try(req.Namespace) { // most of its CNFs are slow, or it has very many
+	if !r.runs.begin(req.NamespacedName) { // most of its CNFs are slow, or it has very many
 		return reconcile.Result{RequeueAfter: jitter(busy)}, nil
 	}
-	defer r.active.give(req.Namespace)
+	defer r.runs.end(req.NamespacedName)
 	c, err := r.snapshot(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	v, after := r.apply(ctx, c)
+	a := r.apply(ctx, c)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, nil // the controller ends: what was cut off is no news about the CNF
 	}
-	err = r.report(ctx, c.rules, v)
+	err = r.report(ctx, a.rules, a.of)
 	if apierrors.IsConflict(err) { // the cache is behind, by milliseconds
 		return reconcile.Result{RequeueAfter: r.o.RetryFrom}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if after == 0 {
+	if a.after == 0 {
 		return reconcile.Result{RequeueAfter: r.backoff.When(c.key)}, nil
 	}
-	r.backoff.Forget(c.key)
+	if !a.late {
+		r.backoff.Forget(c.key)
+	}
 	if len(c.deployments) == 0 {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: jitter(after)}, nil
+	return reconcile.Result{RequeueAfter: jitter(a.after)}, nil
 }
 
-// apply makes the pods of a CNF hold its rules, as far as possible. It returns what is known about each rule, and after
-// which time to try again if nothing changes; 0: soon, and then more and more seldom.
-func (r *reconciler) apply(ctx context.Context, c cnf) (of func(rule) verdict, after time.Duration) {
-	all := func(reason, format string, args ...any) func(rule) verdict {
-		p := problem{reason, fmt.Sprintf(format, args...)}
-		return func(rule) verdict { return verdict{problem: p} }
+// apply makes the pods of a CNF hold its rules, as far as possible.
+func (r *reconciler) apply(ctx context.Context, c cnf) attempt {
+	all := func(v verdict) attempt {
+		return attempt{rules: c.rules, of: func(rule) verdict { return v }, after: r.o.Resync}
 	}
 	switch {
 	case len(c.deployments) == 0:
-		r.fleet.keep(c.key, nil)
+		r.keep(c.key, nil)
 		r.forget(c.key)
 		r.note(c, nil)
 		p := problem{NoCNF, fmt.Sprintf("no Deployment in namespace %s has the label %s=%s: the rule waits for one", c.key.Namespace, sdewan.PurposeLabel, c.key.Name)}
 		if c.key.Name == "" {
 			p = problem{NoPurpose, fmt.Sprintf("the rule has no label %s: set it to the label of the CNF's Deployment", sdewan.PurposeLabel)}
 		}
-		return func(rule) verdict { return verdict{problem: p, gone: true} }, r.o.Resync
+		return all(verdict{problem: p, gone: true})
 	case len(c.deployments) > 1:
 		a, b := c.deployments[0], c.deployments[1]
-		of = all(SeveralCNFs, "Deployments %s and %s both have the label %s=%s: delete one of them, or change its label", a.Name, b.Name, sdewan.PurposeLabel, c.key.Name)
+		p := problem{SeveralCNFs, fmt.Sprintf("Deployments %s and %s both have the label %s=%s: delete one of them, or change its label", a.Name, b.Name, sdewan.PurposeLabel, c.key.Name)}
+		r.runs.keep(c.key, nil)
 		for _, d := range c.deployments {
-			r.trouble(c.key, d, of(rule{}).problem)
+			r.trouble(c.key, d, p)
 		}
-		return of, r.o.Resync
+		return all(verdict{problem: p})
 	case c.asleep():
-		r.fleet.keep(c.key, nil)
+		r.keep(c.key, nil)
 		r.settled(c.key)
 		p := problem{NoPods, fmt.Sprintf("Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name)}
-		return func(rule) verdict { return verdict{problem: p, gone: true} }, r.o.Resync
+		return all(verdict{problem: p, gone: true})
 	case c.deployments[0].Spec.Template.Labels[sdewan.PurposeLabel] != c.key.Name:
-		of = all(NoPods, "the pods of Deployment %s do not have the label %s=%s: set it in its template, too", c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name)
-		r.trouble(c.key, c.deployments[0], of(rule{}).problem)
-		return of, r.o.Resync
+		p := problem{NoPods, fmt.Sprintf("the pods of Deployment %s do not have the label %s=%s: set it in its template, too", c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name)}
+		r.runs.keep(c.key, nil)
+		r.trouble(c.key, c.deployments[0], p)
+		return all(verdict{problem: p})
 	}
 	return r.syncPods(ctx, c)
 }

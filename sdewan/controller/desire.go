@@ -16,6 +16,14 @@ type aim struct {
 	mistakes map[types.UID]problem
 	// claims has the rule that stands for each object.
 	claims map[id]types.UID
+	// versions are the generations of all rules that were considered.
+	versions map[types.UID]int64
+}
+
+// isFor reports whether a rule was considered as it is now.
+func (a aim) isFor(r rule) bool {
+	generation, ok := a.versions[r.GetUID()]
+	return ok && generation == r.GetGeneration()
 }
 
 // render returns the object that stands for a rule on a pod with these networks.
@@ -24,12 +32,13 @@ type render func(rule, sdewan.Networks) (rest.Object, error)
 // aimOf returns what a pod with these networks should hold. What a rule that is wrong has left on the pod stays, until it is
 // right or deleted.
 func aimOf(rules []rule, networks sdewan.Networks, to render, unmanaged func(*rest.Collection, string) bool) aim {
-	a := aim{mistakes: map[types.UID]problem{}, claims: map[id]types.UID{}}
+	a := aim{mistakes: map[types.UID]problem{}, claims: map[id]types.UID{}, versions: make(map[types.UID]int64, len(rules))}
 	objects, kept := map[*rest.Collection][]wanted{}, map[id]bool{}
 	holder := map[id]rule{}
 	for _, r := range rules { // the oldest first
 		l := r.kind.Collection
 		key := id{l, r.GetName()}
+		a.versions[r.GetUID()] = r.GetGeneration()
 		if r.deleting() {
 			continue
 		}

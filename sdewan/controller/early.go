@@ -2,10 +2,12 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/sdewan"
 )
@@ -22,6 +24,7 @@ type early struct {
 	mu    sync.Mutex
 	rules []rule // as their statuses are now
 	index map[types.UID]int
+	over  bool // the attempt has ended without the pod
 }
 
 func (r *reconciler) early(rules []rule, limit func(rule, problem) problem) *early {
@@ -46,6 +49,9 @@ func (e *early) refused(ctx context.Context, pod string, a aim, refused map[id]e
 		if p.reason != Rejected {
 			continue
 		}
+		if e.over && !e.renew(ctx, &x) {
+			continue
+		}
 		verdicts[x.GetUID()] = verdict{problem: e.limit(x, problem{p.reason, onPod(pod, p)})}
 		rules = append(rules, rule{x.DeepCopyObject().(sdewan.Rule), x.kind}) // others read x
 	}
@@ -53,4 +59,28 @@ func (e *early) refused(ctx context.Context, pod string, a aim, refused map[id]e
 	for _, x := range rules {
 		e.rules[e.index[x.GetUID()]] = x
 	}
+}
+
+// renew reads a rule again, and reports whether it has not changed: other attempts may have followed the one that the report is about.
+func (e *early) renew(ctx context.Context, x *rule) bool {
+	now := x.kind.New()
+	if e.client.Get(ctx, client.ObjectKeyFromObject(x.Rule), now) != nil || now.GetUID() != x.GetUID() || now.GetGeneration() != x.GetGeneration() {
+		return false
+	}
+	x.Rule = now
+	return true
+}
+
+// end returns the rules with the statuses that they have now. If the sync of a pod goes on, which reads them, they are copies.
+func (e *early) end(late bool) []rule {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = true
+	out := slices.Clone(e.rules)
+	if late {
+		for i, x := range out {
+			out[i].Rule = x.DeepCopyObject().(sdewan.Rule)
+		}
+	}
+	return out
 }

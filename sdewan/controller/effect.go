@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"subctl/dataplane"
 	"subctl/sdewan/rest"
 )
-
-// maxMwan3Name is the maximum length of the names of policies and rules on OpenWrt, in characters: mwan3 2.10 skips longer ones, and only logs it
-// (mwan3.sh), while the API accepts them. It refuses names of zones that are too long.
-const maxMwan3Name = 15
 
 // look reads what the CNF makes of its objects, if it reports that.
 func (s *session) look(ctx context.Context) error {
@@ -44,12 +41,20 @@ func skipped(desires []desire) map[id]string {
 			}
 			switch {
 			case d.collection != rest.Policies && d.collection != rest.Rules:
-			case len(name) > maxMwan3Name:
-				out[id{d.collection, name}] = fmt.Sprintf("mwan3 on OpenWrt skips names of more than %d characters: create it again with a shorter name", maxMwan3Name)
-			case len(policy) > maxMwan3Name:
-				out[id{d.collection, name}] = fmt.Sprintf("mwan3 on OpenWrt skips its policy %s, whose name has more than %d characters", policy, maxMwan3Name)
+			case len(name) > dataplane.OpenWrtMwan3Name:
+				out[id{d.collection, name}] = fmt.Sprintf("mwan3 on OpenWrt skips names of more than %d characters: create it again with a shorter name", dataplane.OpenWrtMwan3Name)
+			case len(policy) > dataplane.OpenWrtMwan3Name:
+				out[id{d.collection, name}] = fmt.Sprintf("mwan3 on OpenWrt skips its policy %s, whose name has more than %d characters", policy, dataplane.OpenWrtMwan3Name)
 			}
 		}
 	}
 	return out
+}
+
+// hint adds to the refusal of an object the limit of OpenWrt that may be the reason: the answer need not say so.
+func (s *session) hint(ctx context.Context, key id, err error) error {
+	if key.collection != rest.Zones || len(key.name) <= dataplane.OpenWrtZoneName || s.meet(ctx) != nil || !s.silent {
+		return err
+	}
+	return fmt.Errorf("%w (OpenWrt limits names of zones to %d characters: if that is the reason, create it again with a shorter name)", err, dataplane.OpenWrtZoneName)
 }

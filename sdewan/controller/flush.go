@@ -18,14 +18,21 @@ var restartOrder = []string{"firewall", "mwan3", "ipsec"}
 
 // flushes reports whether a restart of the firewall drops what other modules have in effect: not on a CNF that reports, which is ours.
 func (s *session) flushes(ctx context.Context) (bool, error) {
-	if !s.silent && !s.reports {
-		effect, err := s.api.Effect(ctx)
-		if err != nil {
-			return false, fmt.Errorf("reading its status: %w", err)
-		}
-		s.silent, s.reports = !effect.Reports, effect.Reports
+	err := s.meet(ctx)
+	return s.silent, err
+}
+
+// meet finds out whether the CNF is ours, unless that is known.
+func (s *session) meet(ctx context.Context) error {
+	if s.silent || s.reports {
+		return nil
 	}
-	return s.silent, nil
+	effect, err := s.api.Effect(ctx)
+	if err != nil {
+		return fmt.Errorf("reading its status: %w", err)
+	}
+	s.silent, s.reports = !effect.Reports, effect.Reports
+	return nil
 }
 
 // flushed records what the firewall's restart has dropped.

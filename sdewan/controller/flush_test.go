@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan/rest"
 )
 
@@ -123,4 +124,20 @@ func TestSkipped(t *testing.T) {
 	require.Contains(t, got[id{rest.Rules, "a"}], "skips its policy "+long)
 	require.Contains(t, got, id{rest.Policies, long})
 	require.Contains(t, got, id{rest.Rules, long})
+}
+
+// OpenWrt refuses long names of zones. The status of the rule names the limit, whatever the answer says.
+func TestLongNamesOfZones(t *testing.T) {
+	w := newWorld(t)
+	pod := w.cnf("cnf-1", 1)[0]
+	w.run()
+	zone := func(name string) *batch.FirewallZone {
+		return &batch.FirewallZone{ObjectMeta: w.meta("cnf-1", name), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"lan"}}}
+	}
+	long, most := zone("zone-of-12-c"), zone("zone-of-11c")
+	w.create(long)
+	w.create(most)
+	w.inSync(most)
+	require.Contains(t, w.waits(long, Rejected), "OpenWrt limits names of zones to 11 characters: if that is the reason, create it again with a shorter name")
+	require.Equal(t, []string{most.Name}, pod.Names(rest.Zones))
 }

@@ -70,32 +70,33 @@ func TestHostileDNS(t *testing.T) {
 
 // A namespace with many CNFs that are slow does not have all workers.
 func TestHostileNamespace(t *testing.T) {
-	r := &reconciler{active: newShares(4)}
+	active := newShares(4)
+	r := &reconciler{runs: newRuns(active)}
 	for range 2 {
-		require.True(t, r.active.try("hostile"))
+		require.True(t, active.try("hostile"))
 	}
 	again, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "hostile", Name: "cnf"}})
 	require.NoError(t, err)
 	require.Positive(t, again.RequeueAfter)
-	require.True(t, r.active.try("other"))
-	require.False(t, r.active.try("other"), "it would leave none")
-	require.True(t, r.active.try("third"))
-	require.False(t, r.active.try("fourth"), "there are four")
-	r.active.give("hostile")
-	require.True(t, r.active.try("fourth"))
+	require.True(t, active.try("other"))
+	require.False(t, active.try("other"), "it would leave none")
+	require.True(t, active.try("third"))
+	require.False(t, active.try("fourth"), "there are four")
+	active.give("hostile")
+	require.True(t, active.try("fourth"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.Error(t, r.active.take(ctx, "hostile"))
+	require.Error(t, active.take(ctx, "hostile"))
 	for _, ns := range []string{"hostile", "other", "third", "fourth"} {
-		r.active.give(ns)
+		active.give(ns)
 	}
-	require.Zero(t, r.active.total)
-	require.Empty(t, r.active.taken)
+	require.Zero(t, active.total)
+	require.Empty(t, active.taken)
 
-	r.active = newShares(64)
+	active = newShares(64)
 	for n, most := range []int{32, 16, 8, 4, 2, 1, 1} {
 		taken := 0
-		for r.active.try(fmt.Sprint("hostile", n)) {
+		for active.try(fmt.Sprint("hostile", n)) {
 			taken++
 		}
 		require.Equal(t, most, taken)

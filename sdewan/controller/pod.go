@@ -13,6 +13,7 @@ type api interface {
 	List(context.Context, *rest.Collection) ([]restclient.Item, error)
 	Create(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
 	Update(context.Context, *rest.Collection, rest.Object) (restclient.Item, error)
+	Move(context.Context, *rest.Collection, rest.Object) (bool, error)
 	Delete(context.Context, *rest.Collection, string) error
 	Restart(context.Context, string, []rest.Object) error
 	Effect(context.Context) (restclient.Effect, error)

@@ -29,97 +29,32 @@ type outcome struct {
 }
 
 // syncPods syncs all pods that are ready, at the same time.
-func (r *reconciler) syncPods(ctx context.Context, c cnf) (of func(rule) verdict, after time.Duration) {
-	r.fleet.keep(c.key, c.pods)
+func (r *reconciler) syncPods(ctx context.Context, c cnf) attempt {
+	r.keep(c.key, c.pods)
 	unmanaged, mistakes := c.unmanaged()
 	services := r.names.of(ctx, c.rules)
 	mayTell := sync.OnceValue(func() bool { return r.mayTell(c.key) })
 	early := r.early(c.rules, func(x rule, p problem) problem { return steadyOf(x, p, mayTell) })
-	outcomes := make([]outcome, len(c.pods))
-	var group sync.WaitGroup
-	slots := make(chan struct{}, podsAtOnce)
-	for i, p := range c.pods {
+	for _, p := range c.pods {
 		if isReady(p) {
-			slots <- struct{}{}
-			group.Go(func() {
-				defer func() { <-slots }()
-				outcomes[i] = r.syncPod(ctx, c, p, services, unmanaged, early)
-			})
+			r.runs.start(ctx, c.key, p, func(ctx context.Context) outcome { return r.syncPod(ctx, c, p, services, unmanaged, early) })
 		}
 	}
-	group.Wait()
-	copy(c.rules, early.rules)
-	var wrong, unfinished problem // with the CNF
-	for i, o := range outcomes {
-		if o.problem.reason != "" {
-			wrong = o.problem
+	j := judgement{cnf: c, states: r.runs.wait(ctx, c.key, c.pods)}
+	j.rules = early.end(j.late())
+	if !j.late() {
+		for _, s := range j.states {
+			mistakes = append(mistakes, s.mistakes...)
 		}
-		if len(o.synced.unsent) > 0 {
-			unfinished = problem{Unfinished, fmt.Sprintf("pod %s: %v", c.pods[i].Name, o.synced.stopped)}
-		}
+		r.note(c, mistakes)
 	}
-	wrong = r.steady(c.key, wrong, mayTell)
-	waiting := c.notReady()
-	if wrong.reason == "" && waiting != "" {
-		wrong = problem{NotReady, waiting}
-	}
-	for _, o := range outcomes {
-		mistakes = append(mistakes, o.mistakes...)
-	}
-	r.note(c, mistakes)
-	told := wrong
-	if told.reason == "" {
-		told = r.steady(c.key, unfinished, mayTell)
-	}
-	again := told.reason != ""
-	if again {
-		r.trouble(c.key, c.deployments[0], told)
-	} else {
-		r.settled(c.key)
-	}
-	verdicts := make(map[types.UID]verdict, len(c.rules))
-	for _, x := range c.rules {
-		v := verdict{problem: wrong, gone: wrong.reason == ""}
-		for i, o := range outcomes {
-			if o.aim.desires == nil {
-				continue // not ready
-			}
-			p := o.aim.on(x, o.synced)
-			if o.problem.reason != "" && p.reason != Rejected {
-				continue // not synced, or not to the end
-			}
-			key := id{x.kind.Collection, x.GetName()}
-			v.written = v.written || o.synced.written[key]
-			if p.reason != "" {
-				v.gone = false
-				if v.reason == "" || p.ofRule() && !v.ofRule() {
-					v.problem = problem{p.reason, onPod(c.pods[i].Name, p)}
-				}
-				again = again || p.byCNF()
-			}
-		}
-		v.problem = steadyOf(x, v.problem, mayTell)
-		verdicts[x.GetUID()] = v
-	}
-	switch {
-	case again:
-		after = 0
-	case services.late:
-		after = dnsSoon
-	case services.dns:
-		after = min(dnsAgain, r.o.Resync)
-	default:
-		after = r.o.Resync
-	}
-	return func(x rule) verdict { return verdicts[x.GetUID()] }, after
+	return r.judge(j, services, mayTell)
 }
 
-// onPod names the pod in a message, unless the problem is the same on all pods.
-func onPod(pod string, p problem) string {
-	if p.byCNF() {
-		return "pod " + pod + ": " + p.message
-	}
-	return p.message
+// keep forgets all pods of a CNF but these.
+func (r *reconciler) keep(cnf types.NamespacedName, pods []*corev1.Pod) {
+	r.runs.keep(cnf, pods)
+	r.fleet.keep(cnf, pods)
 }
 
 func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool, early *early) outcome {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"subctl/sdewan/rest"
 	restclient "subctl/sdewan/rest/client"
 )
 
@@ -29,13 +30,28 @@ func (s *session) send(ctx context.Context, key id, o op) (err error) {
 		_, err = s.api.Update(ctx, l, o.object)
 	case move:
 		s.before[key] = restclient.Item{}
-		if err = s.api.Delete(ctx, l, o.name); err == nil {
-			_, err = s.api.Create(ctx, l, o.object)
-		}
+		err = s.move(ctx, l, o)
 	case remove:
 		delete(s.answers, key)
 		err = s.api.Delete(ctx, l, o.name)
 	}
+	return err
+}
+
+// move puts an object behind all others. Our CNF does that in one step, so that a rule that moves is in effect all the time. Others know only deletion and creation.
+func (s *session) move(ctx context.Context, l *rest.Collection, o op) error {
+	if err := s.meet(ctx); err != nil {
+		return err
+	}
+	if s.reports {
+		if moved, err := s.api.Move(ctx, l, o.object); moved || err != nil {
+			return err
+		}
+	}
+	if err := s.api.Delete(ctx, l, o.name); err != nil {
+		return err
+	}
+	_, err := s.api.Create(ctx, l, o.object)
 	return err
 }
 

@@ -224,6 +224,7 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 				s.written[key] = true
 			}
 		case refused:
+			err = s.hint(ctx, key, err)
 			s.tries++
 			s.refused[key], s.refusals[key] = err, refusal{o.verb, digest(o.object), err, hung, s.accepted, s.tries, time.Since(began)}
 			s.unreported[key] = true

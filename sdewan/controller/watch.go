@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"subctl/sdewan"
 )
@@ -36,10 +37,18 @@ func Add(mgr manager.Manager, o Options) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorder(fieldOwner)
+	runs := newRuns(newShares(workers))
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { // on the leader
+		<-ctx.Done()
+		runs.close()
+		return nil
+	})); err != nil {
+		return err
+	}
 	r := &reconciler{
 		o: o, client: mgr.GetClient(), events: recorder, fleet: newFleet(mgr.GetAPIReader(), o), names: newNames(mgr.GetClient(), o), kinds: sdewan.Kinds(),
 		writes: make(chan struct{}, maxWrites), backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryFrom, o.RetryUntil),
-		active: newShares(workers), faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, noted: map[types.NamespacedName]string{},
+		runs: runs, faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, noted: map[types.NamespacedName]string{},
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
 		MaxConcurrentReconciles: workers,
@@ -47,10 +56,14 @@ func Add(mgr manager.Manager, o Options) error {
 		LogConstructor:          func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) },
 	})
 	for _, k := range r.kinds {
-		b = b.Watches(k.New().(client.Object), cnfs{}, builder.WithPredicates(ruleChanged))
+		b = b.Watches(k.New().(client.Object), cnfs{runs}, builder.WithPredicates(ruleChanged))
 	}
-	b = b.Watches(&appsv1.Deployment{}, cnfs{}, builder.WithPredicates(slimChanged)).Watches(&corev1.Pod{}, cnfs{}, builder.WithPredicates(slimChanged)).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.names.users), builder.WithPredicates(slimChanged))
+	b = b.Watches(&appsv1.Deployment{}, cnfs{runs}, builder.WithPredicates(slimChanged)).Watches(&corev1.Pod{}, cnfs{runs}, builder.WithPredicates(slimChanged)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.users), builder.WithPredicates(slimChanged)).
+		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
+			runs.enqueue = func(cnf types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: cnf}) }
+			return nil
+		}))
 	if err := b.Complete(r); err != nil {
 		return err
 	}
@@ -137,7 +150,7 @@ func only(m map[string]string, keys ...string) map[string]string {
 }
 
 // cnfs makes every change of a labelled object a request for its CNF, and a change of the label one for both CNFs.
-type cnfs struct{}
+type cnfs struct{ runs *runs }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -145,16 +158,32 @@ func request(o client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[sdewan.PurposeLabel]}}
 }
 
-func (cnfs) Create(_ context.Context, e event.CreateEvent, q queue) { q.Add(request(e.Object)) }
-
-func (cnfs) Update(_ context.Context, e event.UpdateEvent, q queue) {
-	q.Add(request(e.ObjectOld))
-	q.Add(request(e.ObjectNew))
+func (c cnfs) add(o client.Object, q queue) {
+	cnf := request(o)
+	_, pod := o.(*corev1.Pod)
+	c.runs.changed(cnf.NamespacedName, pod)
+	q.Add(cnf)
 }
 
-func (cnfs) Delete(_ context.Context, e event.DeleteEvent, q queue) { q.Add(request(e.Object)) }
+func (c cnfs) Create(_ context.Context, e event.CreateEvent, q queue) { c.add(e.Object, q) }
 
-func (cnfs) Generic(_ context.Context, e event.GenericEvent, q queue) { q.Add(request(e.Object)) }
+func (c cnfs) Update(_ context.Context, e event.UpdateEvent, q queue) {
+	c.add(e.ObjectOld, q)
+	c.add(e.ObjectNew, q)
+}
+
+func (c cnfs) Delete(_ context.Context, e event.DeleteEvent, q queue) { c.add(e.Object, q) }
+
+func (c cnfs) Generic(_ context.Context, e event.GenericEvent, q queue) { c.add(e.Object, q) }
+
+// users returns the CNFs that a Service concerns.
+func (r *reconciler) users(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.names.users(ctx, o)
+	for _, q := range requests {
+		r.runs.changed(q.NamespacedName, false)
+	}
+	return requests
+}
 
 // ruleChanged leaves out what the controller itself changes in a rule.
 var ruleChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

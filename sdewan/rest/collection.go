@@ -106,6 +106,13 @@ func (c *Config) Get(l *Collection, name string) (Object, bool) {
 	return l.items.at(c, i), true
 }
 
+// PlaceHeader of a PUT with the value PlaceLast asks to put the object behind all others of its collection, in one step: meanwhile, no state lacks it. The answer has the
+// same header if that was done. CNFs that do not know it ignore it.
+const (
+	PlaceHeader = "Sdewan-Place"
+	PlaceLast   = "last"
+)
+
 // Put replaces the object with the name of o, which keeps its place in the order, or appends o. The type of o must be that
 // of the collection.
 func (c *Config) Put(l *Collection, o Object) {

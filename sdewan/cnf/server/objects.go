@@ -66,7 +66,7 @@ func (s *Server) list(w *answer, l *rest.Collection) {
 //
 // PUT of an unknown name creates the object, as on OpenWrt: a client that has just read the object from a CNF that has restarted
 // since then gets what it wants. A replaced object keeps its place in the order, unlike on OpenWrt, where it moves to the end and
-// another rule may then match first.
+// another rule may then match first. With rest.PlaceHeader, it moves to the end here, too.
 func (s *Server) write(w *answer, r *http.Request, l *rest.Collection, name string) {
 	o, ok := s.read(w, r, l)
 	if !ok {
@@ -80,9 +80,13 @@ func (s *Server) write(w *answer, r *http.Request, l *rest.Collection, name stri
 	if s.Devices != nil {
 		devices = s.Devices()
 	}
-	if err := s.Store.put(l, o, devices, create); err != nil {
+	last := !create && r.Header.Get(rest.PlaceHeader) == rest.PlaceLast
+	if err := s.Store.store(l, o, devices, create, last); err != nil {
 		s.refuse(w, err)
 		return
+	}
+	if last {
+		w.Header().Set(rest.PlaceHeader, rest.PlaceLast)
 	}
 	s.changed(r, l.String()+"/"+o.GetName())
 	code := http.StatusOK

@@ -239,6 +239,24 @@ func TestOrder(t *testing.T) {
 		got = append(got, r.Name+" "+r.Policy)
 	}
 	require.Equal(t, []string{"c blackhole", "a default", "b default"}, got)
+
+	r := httptest.NewRequest("PUT", "https://192.0.2.1"+path+"/c", strings.NewReader(`{"policy":"unreachable"}`))
+	r.Header.Set("Cookie", "sysauth="+token)
+	r.Header.Set(rest.PlaceHeader, rest.PlaceLast)
+	w := httptest.NewRecorder()
+	changes := c.changes.Load()
+	c.Handler().ServeHTTP(w, r)
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, rest.PlaceLast, w.Header().Get(rest.PlaceHeader), "the answer tells that it was done")
+	require.Equal(t, changes+1, c.changes.Load())
+	require.Equal(t, []string{"a", "b", "c"}, namesOf(c.Store.Config().Rules))
+}
+
+func namesOf(rules []rest.Rule) (out []string) {
+	for _, r := range rules {
+		out = append(out, r.Name)
+	}
+	return out
 }
 
 // Of requests at the same time that create the same object, one succeeds; no change is lost.

@@ -104,8 +104,13 @@ func (s *Store) get(l *rest.Collection, name string) (rest.Object, bool) {
 	return s.current.Load().Get(l, name)
 }
 
-// put stores an object, which must not exist if it is to be created.
+// put stores an object, which must not exist if it is to be created. One that exists keeps its place.
 func (s *Store) put(l *rest.Collection, o rest.Object, devices *rest.Devices, create bool) error {
+	return s.store(l, o, devices, create, false)
+}
+
+// store stores an object, as put does, or behind all others of its collection, also if it exists.
+func (s *Store) store(l *rest.Collection, o rest.Object, devices *rest.Devices, create, last bool) error {
 	if err := l.Check(o); err != nil {
 		return err
 	}
@@ -127,6 +132,9 @@ func (s *Store) put(l *rest.Collection, o rest.Object, devices *rest.Devices, cr
 		}
 		if err := c.CheckReferences(l, o, devices); err != nil {
 			return 0, err
+		}
+		if last {
+			c.Delete(l, o.GetName())
 		}
 		c.Put(l, o)
 		return grown, nil

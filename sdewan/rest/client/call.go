@@ -34,6 +34,18 @@ func (c *Client) Update(ctx context.Context, l *rest.Collection, o rest.Object) 
 	return c.write(ctx, http.MethodPut, l.ItemPath(o.GetName()), o)
 }
 
+// Move replaces the object with the name of o and puts it behind all others, in one step. It is false if the CNF has not put it there: only subctl's own CNF
+// knows how.
+func (c *Client) Move(ctx context.Context, l *rest.Collection, o rest.Object) (bool, error) {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return false, err
+	}
+	var place string
+	_, _, err = c.call(ctx, c.o.Timeout, request{method: http.MethodPut, path: l.ItemPath(o.GetName()), body: b, objects: []rest.Object{o}, large: c.o.Large, place: &place})
+	return err == nil && place == rest.PlaceLast, err
+}
+
 // Delete removes all objects with this name from a collection. It is no error if there is none. The names "", "." and ".." are refused: whatever
 // normalizes paths on the way would make them the collection, or what contains it.
 func (c *Client) Delete(ctx context.Context, l *rest.Collection, name string) error {
@@ -145,6 +157,7 @@ type request struct {
 	objects      []rest.Object               // whose secrets no error may have
 	unquoted     bool                        // errors do not have the body of the answer, which may have secrets of objects that are not known
 	most         int                         // bytes of the answer; 0 for the limit of an object
+	place        *string                     // is sent and gets rest.PlaceHeader, unless it is nil
 	large        func(context.Context) error // is called before more than smallBody is read, unless it is nil
 }
 
@@ -177,6 +190,9 @@ func (c *Client) send(ctx context.Context, r request, token string) ([]byte, int
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if r.place != nil {
+		req.Header.Set(rest.PlaceHeader, rest.PlaceLast)
+	}
 	req.AddCookie(&http.Cookie{Name: cookieName, Value: token})
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -190,6 +206,9 @@ func (c *Client) send(ctx context.Context, r request, token string) ([]byte, int
 			b = nil
 		}
 		return nil, 0, refusal(resp.StatusCode, b, secrets)
+	}
+	if r.place != nil {
+		*r.place = resp.Header.Get(rest.PlaceHeader)
 	}
 	b, err := r.read(ctx, resp)
 	return b, resp.StatusCode, err

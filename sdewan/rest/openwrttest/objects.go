@@ -147,6 +147,9 @@ func body(w http.ResponseWriter, r *http.Request) (map[string]any, bool) {
 	return o, true
 }
 
+// maxZoneName is the longest name of a zone, in characters: names of chains of iptables have it as a part (firewall3).
+const maxZoneName = 11
+
 // check returns the code and the reason with which an object is refused; 0 if it is not.
 func (b *Box) check(l *rest.Collection, o map[string]any) (int, string) {
 	has := func(l *rest.Collection, name any) bool {
@@ -169,6 +172,9 @@ func (b *Box) check(l *rest.Collection, o map[string]any) (int, string) {
 			return http.StatusBadRequest, fmt.Sprintf("Field[policy] checked failed: policy %v is not defined", o["policy"])
 		}
 	case rest.Zones:
+		if name, _ := o["name"].(string); len(name) > maxZoneName {
+			return http.StatusBadRequest, "Field[name] checked failed: Length is too long"
+		}
 		list, _ := o["network"].([]any)
 		for _, n := range list {
 			if !device(n) {
