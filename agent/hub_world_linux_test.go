@@ -41,16 +41,7 @@ func newHubWorld(b *testing.B) *hubWorld {
 	for i := range manySets {
 		w.sets, w.spokes = append(w.sets, fmt.Sprintf("set-%04d", i)), append(w.spokes, fmt.Sprintf("spoke-%04d", i))
 	}
-	object := &v1alpha1.Broker{}
-	require.NoError(b, w.Admin.Get(b.Context(), client.ObjectKey{Namespace: w.NS, Name: v1alpha1.BrokerName}, object))
-	chunks := slices.Collect(slices.Chunk(w.sets, 25))
-	parallel(b, len(chunks), func(i int) error {
-		objects, err := broker.NewSets(b.Context(), w.Admin, object, chunks[i])
-		if err != nil {
-			return err
-		}
-		return broker.Apply(b.Context(), w.Admin, objects)
-	})
+	w.addSets(b, w.sets)
 	b.Logf("%s: clustersets", time.Since(began))
 	hub := w.newSite(b, "hub", w.sets...)
 	hub.Idle, w.hub = 12*time.Second, hub // more than a round of polls
@@ -63,6 +54,21 @@ func newHubWorld(b *testing.B) *hubWorld {
 	}
 	b.Logf("%s: spokes", time.Since(began))
 	return w
+}
+
+// addSets creates clustersets.
+func (w *hubWorld) addSets(b *testing.B, sets []string) {
+	b.Helper()
+	object := &v1alpha1.Broker{}
+	require.NoError(b, w.Admin.Get(b.Context(), client.ObjectKey{Namespace: w.NS, Name: v1alpha1.BrokerName}, object))
+	chunks := slices.Collect(slices.Chunk(sets, 25))
+	parallel(b, len(chunks), func(i int) error {
+		objects, err := broker.NewSets(b.Context(), w.Admin, object, chunks[i])
+		if err != nil {
+			return err
+		}
+		return broker.Apply(b.Context(), w.Admin, objects)
+	})
 }
 
 // renewed leaves the whole grant of a cluster on its account, as the administrator does who adds it to clustersets. What a

@@ -10,6 +10,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/dataplane"
 	"subctl/internal/measure"
@@ -27,6 +28,8 @@ type leakWorld struct {
 	hub     *member
 	members []*member
 	pairs   map[string][]*member // which clusters a cluster is connected to
+	arrived int                  // packets that attackers' gateways have sent into their cables, all of which the hub has received
+	passed  []int                // what the cable itself has let through in the last attack: see past
 }
 
 // newLeakWorld connects the hub with two spokes and a pair; with -short, with the spokes only.
@@ -160,6 +163,7 @@ func TestLeakMatrix(t *testing.T) {
 			}
 			require.Empty(t, leaks)
 			measure.Record(t, measure.Info("leak matrix, "+d.Name()+": attempts", measure.Values{float64(attempts)}, ""),
+				measure.Info("leak matrix, "+d.Name()+": attempts that the hub received through a cable, at least", measure.Values{float64(w.arrived)}, ""),
 				measure.AtMost("leak matrix, "+d.Name()+": leaks", measure.Values{float64(len(leaks))}, 0, ""))
 			w.breakRules()
 		})
@@ -175,6 +179,9 @@ func (w *leakWorld) searchAll() (attempts int, leaks []string) {
 	return attempts, leaks
 }
 
+// withoutRules removes our rules from a gateway.
+var withoutRules = "nft delete table ip " + dataplane.GatewayOwner.Antispoof + "; for c in $(iptables -S | sed -n 's/^-N \\(SUBMARINER-GW-[^ ]*\\)$/\\1/p'); do iptables -F $c; done"
+
 // breakRules breaks one thing after another that keeps clusters apart. The matrix finds each. With -short, and with all drivers but the
 // first, it breaks only the gateway of the hub: workers have the same rules with all drivers.
 func (w *leakWorld) breakRules() {
@@ -184,7 +191,7 @@ func (w *leakWorld) breakRules() {
 		node string
 		run  string
 	}{
-		"the gateway of the hub": {w.hub, "gw", "nft delete table ip " + dataplane.GatewayOwner.Antispoof + "; for c in $(iptables -S | sed -n 's/^-N \\(SUBMARINER-GW-[^ ]*\\)$/\\1/p'); do iptables -F $c; done"},
+		"the gateway of the hub": {w.hub, "gw", withoutRules},
 		"a worker of the hub":    {w.hub, "worker", "nft flush chain ip " + dataplane.RouteOwner.Antispoof + " " + dataplane.AntispoofForward},
 		"a worker of a spoke":    {west, "worker", "nft delete table ip " + dataplane.RouteOwner.Antispoof + "; iptables -F SUBMARINER-INPUT"},
 	} {
@@ -200,6 +207,12 @@ func (w *leakWorld) breakRules() {
 			_, seen = w.attack(east)
 			require.Empty(t, seen, "the agents have repaired it")
 		})
+	}
+	switch w.hub.driver.Name() {
+	case cable.IPsec:
+		w.breakSelectors(east)
+	case cable.WireGuard:
+		w.breakAllowedIPs(east)
 	}
 	w.t.Run("with an object too many", func(t *testing.T) {
 		west.sync(t, w.hub, east)

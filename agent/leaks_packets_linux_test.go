@@ -13,6 +13,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/measure"
 	"subctl/internal/nstest"
@@ -49,7 +50,7 @@ func (w *leakWorld) watch(from *member) {
 	}
 	others := " ip daddr != 10.101.0.0/16"
 	if from != nil {
-		others += fmt.Sprintf(" ip daddr != { 10.11%[1]d.0.0/16, 10.10%[1]d.0.0/16, 172.18.%[1]d.0/24, %[2]s }", from.n, from.link())
+		others += fmt.Sprintf(" ip daddr != { 10.11%[1]d.0.0/16, 10.10%[1]d.0.0/16, 172.18.%[1]d.0/24, %[2]s, %[3]s }", from.n, from.link(), from.carrier())
 	}
 	cables := fmt.Sprintf("oifname { eth0, %s, %s, %s, %s, %s }", dataplane.VXLANDevice, dataplane.WireGuardDevice, dataplane.IPsecDevice, dataplane.VXLANWireGuardDevice, dataplane.VXLANIPsecDevice)
 	table(w.hub.nodes["gw"], "postrouting priority 400;", cables+others)
@@ -125,19 +126,6 @@ func bodies(src, dst string, mark int) (out [][]byte) {
 	return out
 }
 
-// send sends packets, as a process with NET_RAW can. Some cables refuse some packets.
-func send(t testing.TB, from *nstest.NS, packets [][]byte) {
-	t.Helper()
-	from.Do(func() {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
-		require.NoError(t, err)
-		defer unix.Close(fd)
-		for _, p := range packets {
-			_ = unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: [4]byte(p[16:20])})
-		}
-	})
-}
-
 // packets returns what a member sends towards another: to all its addresses, and to addresses of the hub that lead
 // there. The sources are its own, the hub's, the target's and one that nobody has. It also sends packets to the hub in the
 // name of the target, so that the hub's answers and errors would go there.
@@ -145,9 +133,7 @@ func (w *leakWorld) packets(from, to *member) (out [][]byte) {
 	add := func(src, dst string) {
 		out = append(out, bodies(src, dst, to.mark())...)
 		for ttl := byte(1); ttl <= 3; ttl++ { // it ends at the hub, which may report it to the source
-			p := nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, to.mark(), []byte("x")))
-			p[8] = ttl
-			out = append(out, p) // the kernel fills in the checksum
+			out = append(out, nstest.TTL(nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, to.mark(), []byte("x"))), ttl))
 		}
 	}
 	const nobody = "198.51.100.1"
@@ -225,12 +211,13 @@ func (w *leakWorld) attack(from *member) (attempts int, seen []string) {
 	w.takeOver(from)
 	for _, to := range w.strangers(from) {
 		all := w.packets(from, to)
-		for i, ns := range []*nstest.NS{from.pods["worker"], from.pods["gw"], from.nodes["worker"], from.nodes["gw"]} {
+		for i, ns := range []*nstest.NS{from.pods["worker"], from.pods["gw"], from.nodes["worker"]} {
 			packets := sampled(i, all)
 			send(w.t, ns, packets)
 			attempts += len(packets)
 		}
 	}
+	attempts += w.force(from)
 	nstest.Until(w.t, from.host("worker"), w.hub.host("worker")) // all packets have arrived before
 	for _, to := range w.strangers(from) {
 		nstest.Until(w.t, w.hub.host("worker"), to.host("worker"))
@@ -285,7 +272,7 @@ func (w *leakWorld) takeOver(m *member) {
 		}
 		ns.Run("ip -batch - <<X\n" + routes + "rule add pref 1 lookup 888\nX")
 	}
-	if m.device == dataplane.WireGuardDevice {
+	if m.driver.Properties().Engine == cable.ProtocolWireGuard {
 		m.allowAll(w.t, w.hub)
 	}
 }

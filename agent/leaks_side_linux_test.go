@@ -34,6 +34,8 @@ type member struct {
 	announced []client.Object         // its Endpoint and Cluster
 	device    string                  // of its cables
 	told      strings.Builder         // plans, reports, metrics and changes of all its nodes
+	keyLog    string                  // file to which its IKE daemon logs keys, if it is an attacker's
+	wide      string                  // the cluster to which its IPsec tunnel has wide selectors, if any
 }
 
 func newMember(t testing.TB, fabric *nstest.NS, n int, id string, d cable.Driver) *member {
@@ -148,6 +150,7 @@ func (m *member) sync(t testing.TB, others ...*member) {
 		for _, role := range mesh.Roles() {
 			p, err := role.Plan(snap)
 			require.NoError(t, err)
+			m.widen(p.State)
 			ns.Do(func() {
 				h := m.hosts[role.Owner.Name]
 				if name != "gw" {
@@ -161,6 +164,18 @@ func (m *member) sync(t testing.TB, others ...*member) {
 				require.NoError(t, err)
 				m.tell(t, role, snap, p, drops, ops)
 			})
+		}
+	}
+}
+
+// widen widens the selectors of the tunnel to the cluster m.wide, to all addresses except those of the gateways themselves, which
+// userspace ESP does not accept.
+func (m *member) widen(s dataplane.State) {
+	for key, o := range s {
+		if tunnel, ok := o.(dataplane.Tunnel); ok && m.wide != "" && strings.Contains(tunnel.RemoteID, m.wide) {
+			all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/1"), netip.MustParsePrefix("192.0.0.0/2")}
+			tunnel.LocalTS, tunnel.RemoteTS = all, all
+			s[key] = tunnel
 		}
 	}
 }
@@ -193,6 +208,11 @@ func (m *member) link() string {
 		dataplane.VXLANWireGuardDevice: dataplane.VXLANWireGuardNet, dataplane.VXLANIPsecDevice: dataplane.VXLANIPsecNet,
 	}[m.device]
 	return cable.VTEPOf(net, netip.MustParseAddr(m.node("gw"))).String()
+}
+
+// carrier returns the address of the cluster's gateway on WireGuard, which may carry VXLAN.
+func (m *member) carrier() string {
+	return cable.VTEPOf(dataplane.WireGuardNet, netip.MustParseAddr(m.node("gw"))).String()
 }
 
 // node returns the address of a node.

@@ -133,8 +133,10 @@ func (x *transit) dropped(t *testing.T) (counts map[string]uint64) {
 // from. Without the hub's rules it passes, which shows that the test sends what it says.
 func TestHostileTransit(t *testing.T) {
 	var combinations [][2]cable.Driver
-	for i, d := range drivers.All() {
-		combinations = append(combinations, [2]cable.Driver{d, d}, [2]cable.Driver{d, drivers.All()[(i+1)%len(drivers.All())]})
+	for _, d := range drivers.All() {
+		for _, e := range drivers.All() {
+			combinations = append(combinations, [2]cable.Driver{d, e})
+		}
 	}
 	for _, c := range combinations {
 		t.Run(c[0].Name()+" to "+c[1].Name(), func(t *testing.T) {

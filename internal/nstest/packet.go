@@ -30,6 +30,14 @@ func Fragments(packet []byte, first int) [][]byte {
 	return [][]byte{fragment(packet[20:20+first], moreFragments), fragment(packet[20+first:], first/8)}
 }
 
+// TTL returns an IPv4 packet with another time to live.
+func TTL(packet []byte, ttl byte) []byte {
+	b := slices.Clone(packet)
+	b[8], b[10], b[11] = ttl, 0, 0
+	binary.BigEndian.PutUint16(b[10:], checksum(b[:20]))
+	return b
+}
+
 // UDP returns a datagram without checksum, as the payload of an IPv4 packet.
 func UDP(from, to int, payload []byte) []byte {
 	var b []byte
