@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,12 +29,13 @@ type Label struct {
 	Until time.Time // until when the node counts as a gateway node without it; the zero time: it does not
 }
 
-// label returns the Label for the next plan.
+// label returns the Label for the next plan. A node does not linger without its Endpoint: other clusters accept nothing from it then.
 func (s Snapshot) label() Label {
 	was := s.Memory.Label
 	switch {
 	case IsGatewayNode(Find[*corev1.Node](s, s.Node)):
 		return Label{Seen: true}
+	case !slices.ContainsFunc(List[*submarinerv1.Endpoint](s), func(e *submarinerv1.Endpoint) bool { return !submarinerv1.IsCopy(e) && e.Spec.Hostname == s.Node }):
 	case was.Seen:
 		return Label{Until: s.Now.Add(lingers)}
 	case s.Now.Before(was.Until):
@@ -52,10 +54,11 @@ func IsGatewayNode(n *corev1.Node) bool {
 	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
 }
 
-// handsOver reports whether an Endpoint is the one of a gateway whose node has just lost the label of gateway nodes.
+// handsOver reports whether an Endpoint is the one of a gateway whose node has just lost the label of gateway nodes. It is not if the gateway was
+// draining, and nobody wants it any more.
 func handsOver(s Snapshot, e *submarinerv1.Endpoint, now time.Time) bool {
 	n, g := Find[*corev1.Node](s, e.Spec.Hostname), Find[*submarinerv1.Gateway](s, e.Spec.Hostname)
-	if n == nil || IsGatewayNode(n) || g == nil {
+	if n == nil || IsGatewayNode(n) || g == nil || drainOf(e) == cable.Draining {
 		return false
 	}
 	return now.Sub(reportedAt(g)).Abs() < handOver // a clock that is far ahead delays nothing

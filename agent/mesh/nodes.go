@@ -136,7 +136,7 @@ type Engines struct{ WireGuard, IPsec dataplane.Engine }
 // the active gateway.
 func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) Engines {
 	facts := s.Facts
-	if n := Find[*corev1.Node](s, s.Node); n == nil || !IsGatewayNode(n) {
+	if !s.servesAsGateway(Find[*corev1.Node](s, s.Node)) {
 		for _, e := range m.Endpoints {
 			if f, ok := reported[e.Spec.Hostname]; ok {
 				facts = f

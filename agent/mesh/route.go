@@ -64,7 +64,7 @@ func planRoute(s Snapshot) (Plan, error) {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
 			n.Down = m.Snapshot.Health[workerProbe(n)].Status == submarinerv1.ConnectionError
 			in.Workers = append(in.Workers, n)
-			if m.Membership.hasEndpoint(n) && n.Name != s.Node {
+			if m.Membership.hasEndpoint(n) && n.Name != s.Node && len(gateways) > 0 { // one of these deletes the Endpoint
 				in.Former = append(in.Former, n)
 			}
 		}
@@ -83,7 +83,9 @@ func planRoute(s Snapshot) (Plan, error) {
 		p.State = p.State.WithoutNexthops()
 	}
 	p.Probes = m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP)
-	m.Membership.probeNodes(&p.Probes, in)
+	if p.Label.Until.IsZero() { // else the other nodes return no echoes any more
+		m.Membership.probeNodes(&p.Probes, in)
+	}
 	return p, nil
 }
 

@@ -112,6 +112,7 @@ func TestLosesItsLabel(t *testing.T) {
 		p := next()
 		require.Contains(t, p.State, toWorker.Key())
 		require.Empty(t, p.Sweep)
+		require.Empty(t, p.Probes.Targets, "the others return nothing")
 		require.Positive(t, p.Again)
 		require.LessOrEqual(t, p.Again, lingers)
 		s.Now = s.Now.Add(lingers - time.Millisecond)
@@ -123,6 +124,25 @@ func TestLosesItsLabel(t *testing.T) {
 	require.Zero(t, p.Again)
 	require.Zero(t, p.Label)
 	require.Len(t, next().Sweep, 1)
+}
+
+// A node whose Endpoint is gone does not linger.
+func TestLosesItsLabelAndEndpoint(t *testing.T) {
+	s := standbys(t, "gw2")
+	s.Memory.Label = Label{Seen: true}
+	Find[*corev1.Node](s, "gw2").Labels = nil
+	p, err := Route().Plan(s.withoutEndpoint("gw2"))
+	require.NoError(t, err)
+	require.Zero(t, p.Label)
+	require.Len(t, p.Sweep, 1)
+}
+
+// withoutEndpoint returns the snapshot without the Endpoint of a node.
+func (s Snapshot) withoutEndpoint(node string) Snapshot {
+	return NewSnapshot(s.Node, slices.DeleteFunc(s.all(), func(o Object) bool {
+		e, ok := o.(*submarinerv1.Endpoint)
+		return ok && e.Spec.Hostname == node
+	})...).as(s)
 }
 
 // A cluster that leaves has no use for a node that lingers.
@@ -167,19 +187,15 @@ func TestRecallOfABareNode(t *testing.T) {
 // A worker accepts packets from a gateway that has lost its label until its Endpoint is gone.
 func TestFormerGatewaySends(t *testing.T) {
 	s := standbys(t, "worker")
-	accepts := func() bool {
+	accepts := func(s Snapshot) bool {
 		p, err := Route().Plan(s)
 		require.NoError(t, err)
 		return strings.Contains(p.State.String(), "-s 10.89.1.13/32 -p udp -m udp --dport 4800 -j ACCEPT")
 	}
-	require.True(t, accepts())
+	require.True(t, accepts(s))
 	Find[*corev1.Node](s, "gw2").Labels = nil
-	require.True(t, accepts())
-	s = NewSnapshot(s.Node, slices.DeleteFunc(s.all(), func(o Object) bool {
-		e, ok := o.(*submarinerv1.Endpoint)
-		return ok && e.Spec.Hostname == "gw2"
-	})...).as(s)
-	require.False(t, accepts())
+	require.True(t, accepts(s))
+	require.False(t, accepts(s.withoutEndpoint("gw2")))
 }
 
 // A route agent that starts on a node without the label takes it for a worker at once, although its Endpoint is still there.
