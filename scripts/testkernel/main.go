@@ -46,10 +46,10 @@ var suites = []suite{
 	{pkg: "./dataplane/kernel", run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|FlowTable.*|AntispoofChangeUnderTraffic)$"},
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
-	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec|^TestHostileTransit$/vxlan.ipsec"}, // the former also with vxlan+ipsec
+	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
 	{pkg: "./sdewan/cnf", run: "^Test(IPsec|ScenariosOnLinux)"},
 	{pkg: "./sdewan/cnf/agent", run: "^Test(Flows|Traffic(Failover|Moves|Firewall|Reflection|ToTheCluster|SurvivesChanges))"},
-	{pkg: "./agent", run: "^TestLeakMatrix$/^(vxlan.)?ipsec$"},
+	{pkg: "./agent", run: "^TestLeakMatrix$/^vxlan.ipsec$"},
 }
 
 // benchmarks are those that tell more of a kernel with WireGuard, ESP and flow tables than of the machine's own.
