@@ -18,6 +18,11 @@ import (
 // take all packets for invalid: it would not translate them, and kube-proxy drops them, so that the client would wait in vain. The same happens at a gateway that
 // remembers an ended connection with the same ports.
 func TestServiceComesBack(t *testing.T) {
+	t.Run("connections are read before", func(t *testing.T) { serviceComesBack(t, false) })
+	t.Run("connections have just begun", func(t *testing.T) { serviceComesBack(t, true) })
+}
+
+func serviceComesBack(t *testing.T, young bool) {
 	fabric := newFabric(t)
 	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
 	const service = "10.102.0.10"
@@ -36,6 +41,17 @@ func TestServiceComesBack(t *testing.T) {
 		east.sync(t, west)
 	}
 	west.sync(t, east)
+	for _, gw := range west.names[:west.gateways] {
+		west.nodes[gw].Do(func() {
+			h, err := kernel.New(dataplane.GatewayOwner)
+			require.NoError(t, err)
+			t.Cleanup(h.Close)
+			remote, _ := west.plans[[2]string{gw, "gateway"}].Mesh.FlowsBetween()
+			if young {
+				require.NoError(t, h.TolerateNew(t.Context(), dataplane.Within(remote)))
+			}
+		})
+	}
 	var l net.Listener
 	west.pods["worker"].Do(func() {
 		var err error
@@ -72,6 +88,9 @@ func TestServiceComesBack(t *testing.T) {
 		}
 		require.NoError(t, talk())
 		for _, gw := range west.names[:west.gateways] {
+			if young { // nobody has read them
+				break
+			}
 			west.nodes[gw].Do(func() {
 				h, err := kernel.New(dataplane.GatewayOwner)
 				require.NoError(t, err)

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,6 +13,14 @@ type FlowCounter interface {
 	// Flows reads all connections once. It may run beside all other methods of a Target, which do not wait for it; only one call of it may run at
 	// a time.
 	Flows(q FlowQuery) (Flows, error)
+}
+
+// FlowTolerator lets connections come back that have just begun: FlowQuery.Tolerate comes too late for them.
+type FlowTolerator interface {
+	// TolerateNew does what FlowQuery.Tolerate does with each connection as it begins, in the calling thread's network namespace, until ctx is done: with those from
+	// and to the addresses for which in is true. It returns at once. Where connections begin faster than it may follow, or the sysctl nf_conntrack_events is 0, the
+	// next reading with FlowQuery.Tolerate has to do.
+	TolerateNew(ctx context.Context, in func(netip.Addr) bool) error
 }
 
 // FlowQuery specifies which connections Flows returns: those from and to addresses in Networks, whose other end is not in Except, and the use of the

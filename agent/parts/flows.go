@@ -21,6 +21,7 @@ import (
 type flows struct {
 	Options
 	wake   wake.Signal // the time of the next reading may have changed
+	young  young
 	failed alarm.Alarm // to count
 	rigid  alarm.Alarm // to let connections come back
 
@@ -58,6 +59,7 @@ func (f *flows) Start(ctx context.Context) error {
 	timer := time.NewTimer(idlePause)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		f.young.follow(ctx, f)
 		at := f.next()
 		if !at.IsZero() && !at.After(time.Now()) {
 			f.read()
@@ -148,6 +150,17 @@ func counted(now dataplane.Flows, err error, at time.Time) mesh.Flows {
 	return out
 }
 
+// tolerates returns what lets new connections come back; nil if nothing has to, or can.
+func (f *flows) tolerates() dataplane.FlowTolerator {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.counting() || !f.query.Tolerate {
+		return nil
+	}
+	t, _ := f.kernel.(dataplane.FlowTolerator)
+	return t
+}
+
 // drop forgets the result, also of a reading that has begun.
 func (f *flows) drop() { f.last, f.dropped, f.version = mesh.Flows{}, true, f.version+1 }
 
@@ -206,6 +219,7 @@ func (f *flows) follow(q dataplane.FlowQuery, draining bool) {
 		f.drop()
 	}
 	f.query, f.draining = q, draining
+	f.young.set(q.Networks)
 	f.wake.Send()
 }
 

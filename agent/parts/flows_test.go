@@ -23,6 +23,10 @@ type flowKernel struct {
 	err     error                 // of a reading
 	reads   []time.Time           // when readings began
 	queries []dataplane.FlowQuery // of the readings
+
+	deaf      error // keeps it from following new connections
+	following []context.Context
+	in        func(netip.Addr) bool
 }
 
 func (k *flowKernel) Flows(q dataplane.FlowQuery) (dataplane.Flows, error) {

@@ -3,25 +3,65 @@
 package kernel
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
+	"syscall"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
 // mostTolerated bounds how many connections one call of Flows changes, and so its time, to some tens of milliseconds, and its memory: other clusters
 // decide how many connections there are. The others follow with the next calls.
 const mostTolerated = 2000
 
+// newFlowsPerSecond bounds how many new connections TolerateNew looks at, and so its time, to a tenth of a processor: it gets those of the whole node, and other
+// clusters decide how many connections there are. If there are more, the kernel drops notifications.
+const newFlowsPerSecond, newFlowsAtOnce = 5000, 1000
+
+var _ dataplane.FlowTolerator = (*Host)(nil)
+
+// TolerateNew implements dataplane.FlowTolerator.
+func (h *Host) TolerateNew(ctx context.Context, in func(netip.Addr) bool) error {
+	conn, err := netlink.DialNetfilter()
+	if err != nil {
+		return err
+	}
+	news, err := netlink.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_CONNTRACK_NEW)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	context.AfterFunc(ctx, news.Close)
+	pace := rate.NewLimiter(newFlowsPerSecond, newFlowsAtOnce)
+	go func() {
+		defer conn.Close()
+		news.Receive(func(m syscall.NetlinkMessage) bool {
+			if pace.Wait(ctx) != nil {
+				return false
+			}
+			if t, ok := parseTracked(m.Data); ok {
+				l := tolerance{in: in, young: true}
+				l.add(t, m.Data)
+				_ = l.end(conn) // the next reading tells
+			}
+			return false
+		}, func() {})
+	}()
+	return nil
+}
+
 // tcpClose is TCP_CONNTRACK_CLOSE in linux/netfilter/nf_conntrack_tcp.h. The states from dataplane.TCPEstablished to it follow the end of a connection.
 const tcpClose = 8
 
 // tolerance collects the changes of a FlowQuery that tolerates connections.
 type tolerance struct {
-	in func(netip.Addr) bool // whether an address is in its networks
+	in    func(netip.Addr) bool // whether an address is in its networks
+	young bool                  // connections that are not established count, too
 	// live and ended are the changes. Connections that have ended matter, too: the kernel keeps them for up to two minutes
 	// (nf_conntrack_tcp_timeout_time_wait), and a later one with the same ports may have begun at another gateway, and come here. They are
 	// changed after the live ones: there can be very many.
@@ -39,7 +79,7 @@ func (l *tolerance) add(t dataplane.Tracked, entry []byte) {
 	case t.State == dataplane.TCPEstablished:
 	case t.State > dataplane.TCPEstablished && t.State <= tcpClose:
 		list = &l.ended
-	default:
+	case !l.young:
 		return
 	}
 	if len(*list) == mostTolerated {

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"testing"
@@ -72,6 +73,48 @@ func TestTolerate(t *testing.T) {
 	})
 	read(dataplane.FlowQuery{Networks: []netip.Prefix{cidr("10.2.0.0/16")}, Tolerate: true})
 	require.Len(t, tolerated(), 2, "the next connection with its ports may have begun elsewhere, and come here")
+}
+
+// Connections are tolerated as they begin: one that moves to another gateway at once may come back at once.
+func TestTolerateNew(t *testing.T) {
+	ns := nstest.New(t, "node")
+	ns.Run("for a in 10.1.0.5 10.2.0.5 10.9.0.5; do ip addr add $a/32 dev lo; done; ip route add 10.96.0.1 dev lo; iptables -t nat -A OUTPUT -d 10.96.0.1 -p tcp -j DNAT --to-destination 10.1.0.5")
+	tolerated := func(h *Host) (out []string) {
+		require.NoError(t, h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(m []byte) {
+			if c, ok := parseTracked(m); ok && liberal(m) {
+				out = append(out, c.Src.Addr().String()+" to "+c.Dst.String())
+			}
+		}))
+		return out
+	}
+	ns.Do(func() {
+		h, err := New(dataplane.GatewayOwner)
+		require.NoError(t, err)
+		defer h.Close()
+		l, err := net.Listen("tcp4", "10.1.0.5:80")
+		require.NoError(t, err)
+		defer l.Close()
+		connect := func(from, to string) {
+			c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(t.Context(), "tcp4", to)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		require.NoError(t, h.TolerateNew(ctx, dataplane.Within([]netip.Prefix{cidr("10.2.0.0/16")})))
+		for _, from := range []string{"10.2.0.5", "10.9.0.5"} {
+			for _, to := range []string{"10.96.0.1:80", "10.1.0.5:80"} {
+				connect(from, to)
+			}
+		}
+		for tries := 0; len(tolerated(h)) == 0 && tries < 100; tries++ {
+			time.Sleep(50 * time.Millisecond)
+		}
+		require.Equal(t, []string{"10.2.0.5 to 10.96.0.1:80"}, tolerated(h), "established by now, with the flag that it got at its first packet")
+		stop()
+		time.Sleep(50 * time.Millisecond)
+		connect("10.2.0.5", "10.96.0.1:80")
+		require.Len(t, tolerated(h), 1, "nobody follows any more")
+	})
 }
 
 // Reading all connections takes long on a busy node: nothing else that the agent asks of the kernel waits for it, nor the other way round.

@@ -1,0 +1,57 @@
+package parts
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"subctl/dataplane"
+	"subctl/internal/alarm"
+)
+
+// young lets connections come back that have begun since connections were read last: a path that fails for a moment moves them, and brings them back
+// before they are read again. See dataplane.FlowTolerator.
+type young struct {
+	failed   alarm.Alarm
+	by       dataplane.FlowTolerator // that follows new connections; nil if nobody does
+	stop     context.CancelFunc
+	networks []netip.Prefix // of other clusters
+	in       atomic.Pointer[func(netip.Addr) bool]
+}
+
+// set takes the networks of other clusters.
+func (y *young) set(networks []netip.Prefix) {
+	if y.in.Load() != nil && slices.Equal(networks, y.networks) {
+		return
+	}
+	y.networks = networks
+	y.in.Store(new(dataplane.Within(networks)))
+}
+
+// within reports whether an address is in a network of another cluster.
+func (y *young) within(a netip.Addr) bool { return (*y.in.Load())(a) }
+
+// follow begins or ends to follow new connections, as f needs it.
+func (y *young) follow(ctx context.Context, f *flows) {
+	by := f.tolerates()
+	if by == y.by {
+		return
+	}
+	if y.by != nil {
+		y.stop()
+		y.by = nil
+	}
+	if by == nil {
+		return
+	}
+	following, stop := context.WithCancel(ctx)
+	err := by.TolerateNew(following, y.within)
+	y.failed.Report(f.Log, slog.LevelWarn, "young connections that move to another gateway cannot come back", err)
+	if err != nil {
+		stop()
+		return
+	}
+	y.by, y.stop = by, stop
+}

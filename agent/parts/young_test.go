@@ -1,0 +1,75 @@
+package parts
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	"subctl/cable"
+	"subctl/dataplane"
+)
+
+// TolerateNew implements dataplane.FlowTolerator.
+func (k *flowKernel) TolerateNew(ctx context.Context, in func(netip.Addr) bool) error {
+	if k.deaf != nil {
+		return k.deaf
+	}
+	k.following, k.in = append(k.following, ctx), in
+	return nil
+}
+
+// New connections are followed while this gateway carries traffic and the cluster has another gateway, and of all networks that are known then.
+func TestYoung(t *testing.T) {
+	first, second := netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("10.3.0.0/16")
+	q := dataplane.FlowQuery{Networks: []netip.Prefix{first}, Tolerate: true}
+	whileCounting(t, q, 0, func(t *testing.T, f *flowTest) {
+		following := func() (n int) {
+			for _, ctx := range f.kernel.following {
+				if ctx.Err() == nil {
+					n++
+				}
+			}
+			return n
+		}
+		f.observe(mesh.Standing{Active: true}, nil)
+		require.Equal(t, 1, following())
+		require.True(t, f.kernel.in(first.Addr()))
+		require.False(t, f.kernel.in(second.Addr()))
+
+		q.Networks = []netip.Prefix{first, second}
+		f.follow(q, false)
+		f.after(time.Minute)
+		require.Len(t, f.kernel.following, 1, "it goes on")
+		require.True(t, f.kernel.in(second.Addr()))
+
+		f.observe(mesh.Standing{Active: true, Drain: cable.Standby}, nil)
+		require.Zero(t, following())
+		f.observe(mesh.Standing{Active: true}, nil)
+		require.Equal(t, 1, following())
+
+		q.Tolerate = false
+		f.follow(q, false)
+		f.after(2 * time.Minute)
+		require.Zero(t, following(), "there is no other gateway any more")
+	})
+}
+
+// A kernel that tells of no new connections is asked again, and connections are read all the same.
+func TestYoungNotTold(t *testing.T) {
+	q := dataplane.FlowQuery{Networks: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, Tolerate: true}
+	whileCounting(t, q, 0, func(t *testing.T, f *flowTest) {
+		f.kernel.deaf = errors.New("no such group")
+		f.observe(mesh.Standing{Active: true}, nil)
+		f.after(time.Minute)
+		require.Empty(t, f.kernel.following)
+		require.NotEmpty(t, f.kernel.reads)
+		f.kernel.deaf = nil
+		f.after(2 * time.Minute)
+		require.Len(t, f.kernel.following, 1)
+	})
+}
