@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"subctl/sdewan"
 	"subctl/sdewan/rest"
 )
 
@@ -55,6 +56,60 @@ func TestChangeDuringSlowSync(t *testing.T) {
 			close(gate)
 			w.holds(pods[1], rest.Policies, "a", "b", "c")
 			w.inSync(c)
+		})
+	}
+}
+
+// What a pod says about a rule that is another CNF's by now is not in the status of the rule.
+func TestRefusalOfMovedRule(t *testing.T) {
+	for name, replicas := range map[string]int32{"attempt goes on": 1, "attempt is over": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			from := w.cnf("cnf-1", replicas)
+			w.cnf("cnf-2", 1)
+			slow := from[replicas-1]
+			refuse := make(chan struct{})
+			var asked, refused atomic.Bool
+			slow.Answer(func(wr http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPost || about(r) != "x" {
+					return false
+				}
+				asked.Store(true)
+				<-refuse
+				http.Error(wr, "it is full", http.StatusUnprocessableEntity)
+				refused.Store(true)
+				return true
+			})
+			x := w.policy("cnf-1", "x")
+			w.create(x)
+			w.runWith(Options{Timeout: 10 * time.Minute, podTimeout: 10 * time.Minute})
+			w.eventually(func() error {
+				if !asked.Load() {
+					return errors.New("the pod is not asked")
+				}
+				return nil
+			})
+			require.NoError(t, retryConflict(func() error {
+				require.NoError(t, w.get(x))
+				x.Labels[sdewan.PurposeLabel] = "cnf-2"
+				return w.client.Update(t.Context(), x)
+			}))
+			w.inSync(x)
+			time.Sleep(reportEvery) // then a refusal is reported as soon as it is known
+			close(refuse)
+			w.eventually(func() error {
+				if !refused.Load() {
+					return errors.New("the pod has not answered")
+				}
+				return nil
+			})
+			w.never(3*time.Second, func() error {
+				if err := w.get(x); err != nil || !x.Status.InSync {
+					return fmt.Errorf("%v %+v", err, x.Status)
+				}
+				return nil
+			})
 		})
 	}
 }
