@@ -4,14 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
 	"subctl/sdewan/rest"
 )
@@ -190,4 +194,29 @@ func TestRunsCancelledAtTheEnd(t *testing.T) {
 	left := s.cnfs[s.cnf].pods["slow"]
 	s.mu.Unlock()
 	require.Nil(t, left)
+}
+
+// A pod that was synced with the address that the name of a CNFService had before says nothing about the rule, and is given the address soon.
+func TestVerdictOnOldTarget(t *testing.T) {
+	scene := newScene(t)
+	kinds := sdewan.Kinds()
+	x := rule{Rule: &batch.CNFService{}, kind: kinds[slices.IndexFunc(kinds, func(k sdewan.Kind) bool { return k.GVK.Kind == "CNFService" })]}
+	to := func(address string) services {
+		return services{dns: true, targets: map[types.UID]target{x.GetUID(): {address: netip.MustParseAddr(address), proto: "tcp"}}}
+	}
+	before, now := to("192.0.2.1"), to("192.0.2.2")
+	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
+	j := judgement{cnf: cnf{key: scene.cnf, deployments: []*appsv1.Deployment{d}, pods: scene.pods[:1], rules: []rule{x}}, services: now}
+	r := &reconciler{o: Options{Resync: time.Hour}}
+	judge := func(was services) attempt {
+		j.states = []state{{outcome: outcome{aim: aimOf(j.rules, nil, was, nil)}}}
+		return r.judge(j, func() bool { return true })
+	}
+	a := judge(now)
+	require.Len(t, a.rules, 1)
+	require.Empty(t, a.of(x).reason)
+	require.Equal(t, dnsAgain, a.after)
+	a = judge(before)
+	require.Empty(t, a.rules, "nothing is known of it")
+	require.Equal(t, dnsSoon, a.after)
 }
