@@ -16,23 +16,21 @@ type aim struct {
 	mistakes map[types.UID]problem
 	// claims has the rule that stands for each object.
 	claims map[id]types.UID
-	// versions are the generations of all rules that were considered.
+	// versions are the generations of all rules that were considered, and services the targets of those that are CNFServices.
 	versions map[types.UID]int64
+	services services
 }
 
-// isFor reports whether a rule was considered as it is now.
-func (a aim) isFor(r rule) bool {
+// isFor reports whether a rule was considered as it is now, with the target that it has now.
+func (a aim) isFor(r rule, now services) bool {
 	generation, ok := a.versions[r.GetUID()]
-	return ok && generation == r.GetGeneration()
+	return ok && generation == r.GetGeneration() && a.services.targets[r.GetUID()].same(now.targets[r.GetUID()])
 }
-
-// render returns the object that stands for a rule on a pod with these networks.
-type render func(rule, sdewan.Networks) (rest.Object, error)
 
 // aimOf returns what a pod with these networks should hold. What a rule that is wrong has left on the pod stays, until it is
 // right or deleted.
-func aimOf(rules []rule, networks sdewan.Networks, to render, unmanaged func(*rest.Collection, string) bool) aim {
-	a := aim{mistakes: map[types.UID]problem{}, claims: map[id]types.UID{}, versions: make(map[types.UID]int64, len(rules))}
+func aimOf(rules []rule, networks sdewan.Networks, services services, unmanaged func(*rest.Collection, string) bool) aim {
+	a := aim{mistakes: map[types.UID]problem{}, claims: map[id]types.UID{}, versions: make(map[types.UID]int64, len(rules)), services: services}
 	objects, kept := map[*rest.Collection][]wanted{}, map[id]bool{}
 	holder := map[id]rule{}
 	for _, r := range rules { // the oldest first
@@ -48,7 +46,7 @@ func aimOf(rules []rule, networks sdewan.Networks, to render, unmanaged func(*re
 		}
 		holder[key] = r
 		a.claims[key] = r.GetUID()
-		o, err := to(r, networks)
+		o, err := services.render(r, networks)
 		if err != nil {
 			a.mistakes[r.GetUID()] = problem{Invalid, oneLine(err)}
 			kept[key] = true

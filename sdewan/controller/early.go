@@ -61,10 +61,11 @@ func (e *early) refused(ctx context.Context, pod string, a aim, refused map[id]e
 	}
 }
 
-// renew reads a rule again, and reports whether it has not changed: other attempts may have followed the one that the report is about.
+// renew reads a rule again, and reports whether it has not changed, and is still one of the CNF: other attempts may have followed the one that the report is
+// about.
 func (e *early) renew(ctx context.Context, x *rule) bool {
 	now := x.kind.New()
-	if e.client.Get(ctx, client.ObjectKeyFromObject(x.Rule), now) != nil || now.GetUID() != x.GetUID() || now.GetGeneration() != x.GetGeneration() {
+	if e.client.Get(ctx, client.ObjectKeyFromObject(x.Rule), now) != nil || now.GetUID() != x.GetUID() || now.GetGeneration() != x.GetGeneration() || moved(*x, now) {
 		return false
 	}
 	x.Rule = now

@@ -67,6 +67,11 @@ type target struct {
 	err     error
 }
 
+// same reports whether an object with the one target is the same as with the other, or missing with both.
+func (t target) same(o target) bool {
+	return t.address == o.address && t.proto == o.proto && (t.err == nil) == (o.err == nil)
+}
+
 // services has the targets of the CNFServices of a CNF, by UID.
 type services struct {
 	targets map[types.UID]target
@@ -221,7 +226,7 @@ func (n *names) users(ctx context.Context, service client.Object) []reconcile.Re
 	return out
 }
 
-// render returns the object that stands for a rule. That of a CNFService needs an address, which a table of kinds cannot know.
+// render returns the object that stands for a rule on a pod with these networks. That of a CNFService needs an address, which a table of kinds cannot know.
 func (s services) render(r rule, networks sdewan.Networks) (rest.Object, error) {
 	x, ok := r.Rule.(*batch.CNFService)
 	if !ok {

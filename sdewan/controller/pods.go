@@ -40,7 +40,7 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) attempt {
 			r.runs.start(ctx, c.key, p, func(ctx context.Context) outcome { return r.syncPod(ctx, c, p, services, unmanaged, early) })
 		}
 	}
-	j := judgement{cnf: c, states: r.runs.wait(ctx, c.key, c.pods)}
+	j := judgement{cnf: c, services: services, states: r.runs.wait(ctx, c.key, c.pods)}
 	j.rules = early.end(j.late())
 	if !j.late() {
 		for _, s := range j.states {
@@ -48,7 +48,7 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) attempt {
 		}
 		r.note(c, mistakes)
 	}
-	return r.judge(j, services, mayTell)
+	return r.judge(j, mayTell)
 }
 
 // keep forgets all pods of a CNF but these.
@@ -74,7 +74,7 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	if err != nil {
 		o.mistakes = []string{oneLine(err)}
 	}
-	o.aim = aimOf(c.rules, networks, services.render, unmanaged)
+	o.aim = aimOf(c.rules, networks, services, unmanaged)
 	o.synced, err = m.sync(ctx, m.client, o.aim.desires, syncOptions{
 		owes:   func(service string) bool { return owes(c.rules, service) },
 		report: func(refused map[id]error) { early.refused(ctx, p.Name, o.aim, refused) },

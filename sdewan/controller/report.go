@@ -18,6 +18,7 @@ import (
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
+	"subctl/sdewan"
 )
 
 // Finalizer is on a rule that all pods of its CNF hold, or have held. It is removed when no pod does, or the CNF is gone.
@@ -98,7 +99,7 @@ func (r *reconciler) report(ctx context.Context, rules []rule, of func(rule) ver
 	var group sync.WaitGroup
 	for _, x := range rules {
 		v := of(x)
-		if !r.toReport(x, v) {
+		if !r.toReport(x, v) || r.hasMoved(ctx, x) {
 			continue
 		}
 		select {
@@ -118,6 +119,16 @@ func (r *reconciler) report(ctx context.Context, rules []rule, of func(rule) ver
 	}
 	group.Wait()
 	return firstFew(errs)
+}
+
+// hasMoved reports whether a rule is another CNF's by now, whose attempts write its status. A change of a label is no new generation.
+func (r *reconciler) hasMoved(ctx context.Context, x rule) bool {
+	now := x.kind.New()
+	return r.client.Get(ctx, client.ObjectKeyFromObject(x.Rule), now) == nil && moved(x, now)
+}
+
+func moved(from, to metav1.Object) bool {
+	return from.GetLabels()[sdewan.PurposeLabel] != to.GetLabels()[sdewan.PurposeLabel]
 }
 
 // toReport reports whether there is anything to write.

@@ -134,8 +134,7 @@ func (r *runs) keep(cnf types.NamespacedName, pods []*corev1.Pod) {
 	}
 }
 
-// start begins a sync of a pod, unless one is running, or the last one has not been reported yet, and need not be repeated: because nothing has changed since
-// it began, or because it has failed, and back-off decides when it is tried again.
+// start begins a sync of a pod, unless one is running, or an attempt is still to take what the last one came to: see take.
 func (r *runs) start(ctx context.Context, cnf types.NamespacedName, pod *corev1.Pod, do func(context.Context) outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +147,7 @@ func (r *runs) start(ctx context.Context, cnf types.NamespacedName, pod *corev1.
 		p = &run{incarnation: incarnation(pod)}
 		w.pods[pod.UID] = p
 	}
-	if p.busy || p.news != nil && (p.seen == w.seen || p.news.problem.reason != "") {
+	if p.busy || p.news != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it may outlive the attempt: see close
@@ -158,7 +157,7 @@ func (r *runs) start(ctx context.Context, cnf types.NamespacedName, pod *corev1.
 		w.atOnce <- struct{}{}
 		o := do(ctx)
 		<-w.atOnce
-		again := r.ended(w, pod.UID, o, ctx.Err() != nil)
+		again := r.ended(ctx, w, pod.UID, o)
 		w.signal.Send()
 		if again {
 			r.enqueue(cnf)
@@ -167,10 +166,10 @@ func (r *runs) start(ctx context.Context, cnf types.NamespacedName, pod *corev1.
 }
 
 // ended records the end of a sync, and reports whether another attempt must follow: because none is waiting, or the sync was cancelled.
-func (r *runs) ended(w *work, pod types.UID, o outcome, cancelled bool) (again bool) {
+func (r *runs) ended(ctx context.Context, w *work, pod types.UID, o outcome) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := w.pods[pod]
+	p, cancelled := w.pods[pod], ctx.Err() != nil // under the lock: keep cancels what it sees running
 	p.busy, p.ended, p.news = false, time.Now(), &o
 	if cancelled {
 		delete(w.pods, pod)
@@ -186,8 +185,12 @@ func (r *runs) wait(ctx context.Context, cnf types.NamespacedName, pods []*corev
 		w := r.cnfs[cnf]
 		pause := w.attend(pods, began)
 		if pause <= 0 || ctx.Err() != nil {
-			defer r.mu.Unlock()
-			return w.take(pods)
+			states, again := w.take(pods)
+			r.mu.Unlock()
+			if again {
+				r.enqueue(cnf)
+			}
+			return states
 		}
 		r.mu.Unlock()
 		select {
@@ -200,14 +203,14 @@ func (r *runs) wait(ctx context.Context, cnf types.NamespacedName, pods []*corev
 
 // attend returns for how long an attempt that has begun at a time should wait for syncs; 0 or less if it should not.
 func (w *work) attend(pods []*corev1.Pod, began time.Time) time.Duration {
-	busy, free := false, false
+	busy, free, changed := false, false, w.changes != w.seen
 	since := began // or the last end of a sync
 	for _, pod := range pods {
 		p := w.pods[pod.UID]
 		if p == nil || !isReady(pod) {
 			continue
 		}
-		busy, free = busy || p.busy, free || !p.busy
+		busy, free, changed = busy || p.busy, free || !p.busy, changed || w.outdated(p)
 		if !p.busy && p.ended.After(since) {
 			since = p.ended
 		}
@@ -215,7 +218,7 @@ func (w *work) attend(pods []*corev1.Pod, began time.Time) time.Duration {
 	switch {
 	case !busy:
 		return 0
-	case w.podChanges != w.podSeen, free && w.changes != w.seen:
+	case w.podChanges != w.podSeen, free && changed:
 		return together - time.Since(since)
 	case free:
 		return lateAfter - time.Since(since)
@@ -223,10 +226,15 @@ func (w *work) attend(pods []*corev1.Pod, began time.Time) time.Duration {
 	return time.Hour // the signal comes earlier
 }
 
-// take returns what is known of pods. What ends from now on is for the next attempt.
-func (w *work) take(pods []*corev1.Pod) []state {
+// outdated reports whether a sync has ended that lacks a change. One that has failed does not count: back-off decides when it is tried again.
+func (w *work) outdated(p *run) bool {
+	return p.news != nil && p.seen != w.seen && p.news.problem.reason == ""
+}
+
+// take returns what is known of pods, and whether another attempt must follow, because a pod lacks a change. What ends from now on is for the next attempt.
+func (w *work) take(pods []*corev1.Pod) (states []state, again bool) {
 	w.attended = false
-	states := make([]state, len(pods))
+	states = make([]state, len(pods))
 	for i, pod := range pods {
 		p, s := w.pods[pod.UID], &states[i]
 		switch {
@@ -241,10 +249,11 @@ func (w *work) take(pods []*corev1.Pod) []state {
 		case p.news == nil: // the controller ends
 			s.late = true
 		default:
+			again = again || w.outdated(p)
 			s.outcome, p.last, p.news = *p.news, p.news.problem, nil
 		}
 	}
-	return states
+	return states, again
 }
 
 // close cancels all syncs, and waits until they have ended.

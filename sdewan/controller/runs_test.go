@@ -120,19 +120,16 @@ func newScene(t *testing.T) *scene {
 		finish: map[string]chan outcome{}, asked: make(chan types.NamespacedName, 10),
 	}
 	s.enqueue = func(cnf types.NamespacedName) { s.asked <- cnf }
-	for _, name := range []string{"good", "slow"} {
-		p := &corev1.Pod{}
-		p.Name, p.UID, p.Status.PodIP = name, types.UID(name), "192.0.2.1"
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		s.pods = append(s.pods, p)
-		s.finish[name] = make(chan outcome)
-	}
+	s.add("good")
+	s.add("slow")
 	t.Cleanup(s.close)
 	return s
 }
 
-// attempt makes an attempt, and returns what it knows of the pods.
+// attempt makes an attempt, and returns what it knows of the pods, after 20 s at the latest: a test that fails is not to wait for ever.
 func (s *scene) attempt(meanwhile func()) []state {
+	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Second)
+	defer cancel()
 	require.True(s, s.begin(s.cnf))
 	defer s.end(s.cnf)
 	for _, p := range s.pods {
@@ -147,7 +144,7 @@ func (s *scene) attempt(meanwhile func()) []state {
 		})
 	}
 	go meanwhile()
-	return s.wait(s.Context(), s.cnf, s.pods)
+	return s.wait(ctx, s.cnf, s.pods)
 }
 
 // begins waits until the syncs of pods have begun.
@@ -188,6 +185,7 @@ func TestRunsGoOn(t *testing.T) {
 		s.finish["good"] <- outcome{}
 	})
 	require.Equal(t, stuck, states[1].problem, "what has failed is reported, and not begun again at once")
+	require.Empty(t, s.asked, "back-off decides")
 	require.Zero(t, s.slots.total)
 
 	states = s.attempt(func() {
@@ -199,11 +197,18 @@ func TestRunsGoOn(t *testing.T) {
 	s.finish["slow"] <- outcome{}
 	<-s.asked
 	states = s.attempt(func() {
-		s.begins("good", "slow") // which does not have the change
+		s.begins("good")
+		s.finish["good"] <- outcome{}
+	})
+	require.False(t, states[0].late || states[1].late)
+	s.follows() // slow does not have the change
+	states = s.attempt(func() {
+		s.begins("good", "slow")
 		s.finish["good"] <- outcome{}
 		s.finish["slow"] <- outcome{}
 	})
 	require.False(t, states[0].late || states[1].late)
+	require.Empty(t, s.asked)
 }
 
 func TestRunsOfPodsThatEnd(t *testing.T) {
@@ -249,7 +254,7 @@ func TestVerdictOnLatePod(t *testing.T) {
 	require.True(t, known)
 	require.Equal(t, stuck, v.problem)
 	// What was synced before the rule was as it is says nothing about the rule.
-	j.states = []state{{outcome: outcome{aim: aimOf(nil, nil, nil, nil)}}}
+	j.states = []state{{outcome: outcome{aim: aimOf(nil, nil, services{}, nil)}}}
 	_, known, _ = j.verdict(x, problem{})
 	require.False(t, known)
 }

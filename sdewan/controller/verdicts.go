@@ -24,7 +24,8 @@ type attempt struct {
 // judgement is what is known at the end of an attempt. The states are those of the pods.
 type judgement struct {
 	cnf
-	states []state
+	services services
+	states   []state
 }
 
 // late reports whether a pod has not finished.
@@ -56,7 +57,7 @@ func lateOn(pod string) problem {
 }
 
 // judge returns the result of an attempt.
-func (r *reconciler) judge(j judgement, services services, mayTell func() bool) attempt {
+func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
 	wrong, unfinished, again := j.wrong()
 	wrong = r.steady(j.key, wrong, mayTell)
 	if waiting := j.notReady(); wrong.reason == "" && waiting != "" {
@@ -74,7 +75,9 @@ func (r *reconciler) judge(j judgement, services services, mayTell func() bool) 
 	}
 	a := attempt{late: j.late()}
 	verdicts := make(map[types.UID]verdict, len(j.rules))
+	behind := false
 	for _, x := range j.rules {
+		behind = behind || j.behind(x)
 		v, ok, byCNF := j.verdict(x, wrong)
 		again = again || byCNF
 		if ok {
@@ -87,14 +90,24 @@ func (r *reconciler) judge(j judgement, services services, mayTell func() bool) 
 	switch {
 	case again:
 		a.after = 0
-	case services.late:
+	case j.services.late || behind:
 		a.after = dnsSoon
-	case services.dns:
+	case j.services.dns:
 		a.after = min(dnsAgain, r.o.Resync)
 	default:
 		a.after = r.o.Resync
 	}
 	return a
+}
+
+// behind reports whether a pod that is not late was synced before a rule was as it is now, or had the target that it has now.
+func (j judgement) behind(x rule) bool {
+	return slices.ContainsFunc(j.states, func(s state) bool { return !s.late && j.lacks(s, x) })
+}
+
+// lacks reports whether a sync of a pod did not consider a rule as it is now.
+func (j judgement) lacks(s state, x rule) bool {
+	return s.aim.desires != nil && !s.aim.isFor(x, j.services)
 }
 
 // verdict returns the state of a rule, unless it depends on a pod that is late: then nothing new is known. ByCNF reports whether a pod that is not late is the cause of a problem.
@@ -104,7 +117,7 @@ func (j judgement) verdict(x rule, wrong problem) (v verdict, known, byCNF bool)
 	known = true
 	for i, s := range j.states {
 		pod := j.pods[i].Name
-		if s.late || s.aim.desires != nil && !s.aim.isFor(x) {
+		if s.late || j.lacks(s, x) {
 			known, v.gone = false, false
 			if s.long {
 				late = lateOn(pod)
