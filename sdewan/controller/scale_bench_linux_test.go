@@ -215,7 +215,7 @@ func (w *scaled) scaleRules(cnf string) []sdewan.Rule {
 	var out []sdewan.Rule
 	named := func(format string, i int) string { return cnf + "-" + fmt.Sprintf(format, i) }
 	for i := range 5 {
-		zone := &batch.FirewallZone{ObjectMeta: w.meta(cnf, named("zone-%d", i)), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
+		zone := &batch.FirewallZone{ObjectMeta: w.meta(cnf, named("z-%d", i)), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
 		dnat := &batch.FirewallDNAT{ObjectMeta: w.meta(cnf, named("dnat-%d", i))}
 		dnat.Spec.Src, dnat.Spec.DestIP, dnat.Spec.DestPort, dnat.Spec.SrcDPort = batch.ZoneName(zone.Name), "10.0.0.1", "80", "8080"
 		out = append(out, w.policy(cnf, named("policy-%d", i)), zone, dnat)
@@ -225,7 +225,7 @@ func (w *scaled) scaleRules(cnf string) []sdewan.Rule {
 	}
 	for i := range scaleRules - len(out) {
 		f := &batch.FirewallRule{ObjectMeta: w.meta(cnf, named("fw-%02d", i))}
-		f.Spec.Src, f.Spec.Proto, f.Spec.Target = batch.ZoneName(named("zone-%d", 0)), "tcp", "REJECT"
+		f.Spec.Src, f.Spec.Proto, f.Spec.Target = batch.ZoneName(named("z-%d", 0)), "tcp", "REJECT"
 		set(&f.Spec.DestPort, strconv.Itoa(1+i))
 		out = append(out, f)
 	}
