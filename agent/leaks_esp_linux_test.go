@@ -23,8 +23,8 @@ import (
 	"subctl/internal/nstest"
 )
 
-// attackerSA is the security association of an attacker's gateway with the hub's, whose keys the attacker has read. The packets that it
-// encrypts need not match any selectors; those of the hub are as they were negotiated.
+// attackerSA is the security association of an attacker's gateway with the hub's, whose keys the attacker has read. The attacker encrypts
+// packets that no selector of its own lets through. The hub has the selectors that were negotiated.
 type attackerSA struct {
 	w    *leakWorld
 	from *member
@@ -82,7 +82,7 @@ func (m *member) children(w *leakWorld) (out []child) {
 	return out
 }
 
-// with returns the security associations of a member's gateway with that of another.
+// with returns the security associations that a member's gateway has with the gateway of another member.
 func (m *member) with(w *leakWorld, other *member) (out []child) {
 	for _, c := range m.children(w) {
 		if strings.Contains(c.tunnel, other.id) && c.state == "INSTALLED" {
@@ -223,8 +223,8 @@ func (sa *attackerSA) send(next byte, payload []byte) {
 // firstSequence is far above the sequence numbers that the attacker's daemon uses meanwhile.
 const firstSequence = 1 << 20
 
-// breakSelectors widens the selectors of the attacker's tunnel, which the hub does not accept; those of the hub, too, so that nothing
-// binds the sources of packets any more; and removes the rules of the hub, which bind their destinations.
+// breakSelectors widens the selectors of the attacker's tunnel first, which the hub does not accept. Then it widens those of the hub, so that nothing
+// binds the sources of packets any more. Last it removes the rules of the hub, which bind their destinations.
 func (w *leakWorld) breakSelectors(from *member) {
 	sync := func(m *member, wide string) {
 		m.wide = wide

@@ -168,8 +168,8 @@ func (m *member) sync(t testing.TB, others ...*member) {
 	}
 }
 
-// widen widens the selectors of the tunnel to the cluster m.wide, to all addresses except those of the gateways themselves, which
-// userspace ESP does not accept.
+// widen lets the tunnel to the cluster m.wide carry packets between all addresses. It leaves out the networks with the addresses of
+// the gateways themselves, as userspace ESP refuses them.
 func (m *member) widen(s dataplane.State) {
 	for key, o := range s {
 		if tunnel, ok := o.(dataplane.Tunnel); ok && m.wide != "" && strings.Contains(tunnel.RemoteID, m.wide) {

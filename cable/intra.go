@@ -282,7 +282,7 @@ func (n Intra) echoes() (on []dataplane.Echo, of []netip.Addr) {
 	return on, slices.Compact(of)
 }
 
-// senders returns the nodes that may send to this one: gateways, and those that were, to all nodes, and workers to gateways.
+// senders returns the nodes that may send to this one. Gateways and former gateways may send to all nodes, and workers to gateways.
 func (n Intra) senders() []netip.Addr {
 	nodes := slices.Concat(n.Gateways, n.Former)
 	if n.isGateway() {

@@ -10,10 +10,10 @@ import (
 	"subctl/cable"
 )
 
-// This file is about a node that loses the label of gateway nodes. Its gateway agent ends. The other nodes of the cluster stop using it when they
-// notice, and other clusters when they know its Endpoint as that of a standby. Its kernel forwards what they send until then: the route agent
-// takes the node for a gateway node for a while. Then the node's own pods use other gateways, and its cables are removed; and
-// last its Endpoint is, without which other clusters accept nothing from these cables.
+// This file is about a node that loses the label of gateway nodes. Its gateway agent ends. The other nodes and clusters learn of it a moment later, and
+// send packets to it until then. So its route agent goes on for a few seconds as if the node had the label, and its kernel forwards these packets.
+// Then the node's own pods use other gateways, and the route agent removes the cables. The speaker deletes the Endpoint last, because other
+// clusters accept nothing from these cables without it.
 
 // lingers is the time for which a node counts as a gateway node for its own route agent after it has lost the label. Nodes follow within a
 // second, and other clusters within 2 s.

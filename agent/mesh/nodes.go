@@ -36,7 +36,7 @@ func (m *Membership) readNodes(s Snapshot) error {
 	m.distinct(nodes)
 	for _, n := range m.Nodes {
 		if !s.servesAsGateway(nodes[n.Name]) {
-			continue // if it has an Endpoint, the speaker is about to delete it
+			continue // if it has an Endpoint, that is about to go: see label.go
 		}
 		if m.Labelled = append(m.Labelled, n); m.hasEndpoint(n) {
 			m.Gateways = append(m.Gateways, n)

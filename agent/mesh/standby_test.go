@@ -1,15 +1,12 @@
 package mesh
 
 import (
-	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -86,130 +83,6 @@ func TestStandbyTakesOver(t *testing.T) {
 			}
 			require.Equal(t, []string{standby}, ways(t, s), "it has returned as the standby")
 		})
-	}
-}
-
-// A node that loses the label of gateway nodes goes on to forward for a while what others still send to it. Then it is a worker, and its
-// cables are removed.
-func TestLosesItsLabel(t *testing.T) {
-	s := standbys(t, "gw2")
-	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	next := func() Plan {
-		p, err := Route().Plan(s)
-		require.NoError(t, err)
-		s.Memory.Label = p.Label
-		return p
-	}
-	toWorker := dataplane.Object(nil)
-	for _, o := range next().State {
-		if r, ok := o.(dataplane.Route); ok && r.Dst == netip.MustParsePrefix("10.111.2.0/24") {
-			toWorker = r
-		}
-	}
-	require.NotNil(t, toWorker, "a gateway forwards to the pods of workers")
-	Find[*corev1.Node](s, "gw2").Labels = nil
-	for range 2 {
-		p := next()
-		require.Contains(t, p.State, toWorker.Key())
-		require.Empty(t, p.Sweep)
-		require.Empty(t, p.Probes.Targets, "the others return nothing")
-		require.Positive(t, p.Again)
-		require.LessOrEqual(t, p.Again, lingers)
-		s.Now = s.Now.Add(lingers - time.Millisecond)
-	}
-	s.Now = s.Now.Add(time.Millisecond)
-	p := next()
-	require.NotContains(t, p.State, toWorker.Key())
-	require.Len(t, p.Sweep, 1)
-	require.Zero(t, p.Again)
-	require.Zero(t, p.Label)
-	require.Len(t, next().Sweep, 1)
-}
-
-// A node whose Endpoint is gone does not linger.
-func TestLosesItsLabelAndEndpoint(t *testing.T) {
-	s := standbys(t, "gw2")
-	s.Memory.Label = Label{Seen: true}
-	Find[*corev1.Node](s, "gw2").Labels = nil
-	p, err := Route().Plan(s.withoutEndpoint("gw2"))
-	require.NoError(t, err)
-	require.Zero(t, p.Label)
-	require.Len(t, p.Sweep, 1)
-}
-
-// withoutEndpoint returns the snapshot without the Endpoint of a node.
-func (s Snapshot) withoutEndpoint(node string) Snapshot {
-	return NewSnapshot(s.Node, slices.DeleteFunc(s.all(), func(o Object) bool {
-		e, ok := o.(*submarinerv1.Endpoint)
-		return ok && e.Spec.Hostname == node
-	})...).as(s)
-}
-
-// A cluster that leaves has no use for a node that lingers.
-func TestLosesItsLabelAndLeaves(t *testing.T) {
-	s := standbys(t, "gw2")
-	s.Memory.Label = Label{Seen: true}
-	Find[*corev1.Node](s, "gw2").Labels = nil
-	s.submariner().DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	p, err := Route().Plan(s)
-	require.NoError(t, err)
-	require.Len(t, p.Sweep, 1)
-}
-
-// A gateway whose node holds nothing any more, as it was no gateway node meanwhile, or has booted, sends nothing through the cables that it had
-// until they answer: the other clusters may have forgotten it. Another gateway has cables that work.
-func TestRecallOfABareNode(t *testing.T) {
-	s := standbys(t, "gw2")
-	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	p, err := Gateway().Plan(s)
-	require.NoError(t, err)
-	reports := []*submarinerv1.Gateway{}
-	for _, node := range []string{"gw", "gw2"} {
-		g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}}
-		g.Status.Connections = p.connections(Outcome{Now: s.Now, Health: s.Health})
-		for i := range g.Status.Connections {
-			g.Status.Connections[i].Status = submarinerv1.Connected
-		}
-		s, reports = s.with(g), append(reports, g)
-	}
-	s.Health = nil
-	for _, bare := range []bool{false, true} {
-		s.Memory = recallGateway("gw2", bare, reports, s.Now)
-		p, err := Gateway().Plan(s)
-		require.NoError(t, err)
-		require.NotEmpty(t, p.Held)
-		for _, c := range p.Held {
-			require.Equal(t, bare, c.Idle, "%s: bare: %v", c.Name, bare)
-		}
-	}
-}
-
-// A worker accepts packets from a gateway that has lost its label until its Endpoint is gone.
-func TestFormerGatewaySends(t *testing.T) {
-	s := standbys(t, "worker")
-	accepts := func(s Snapshot) bool {
-		p, err := Route().Plan(s)
-		require.NoError(t, err)
-		return strings.Contains(p.State.String(), "-s 10.89.1.13/32 -p udp -m udp --dport 4800 -j ACCEPT")
-	}
-	require.True(t, accepts(s))
-	Find[*corev1.Node](s, "gw2").Labels = nil
-	require.True(t, accepts(s))
-	require.False(t, accepts(s.withoutEndpoint("gw2")))
-}
-
-// A route agent that starts on a node without the label takes it for a worker at once, although its Endpoint is still there.
-func TestWithoutLabel(t *testing.T) {
-	for _, node := range []string{"gw2", "worker"} {
-		s := standbys(t, node)
-		Find[*corev1.Node](s, "gw2").Labels = nil
-		p, err := Route().Plan(s)
-		require.NoError(t, err)
-		require.Len(t, p.Sweep, 1)
-		m, err := readMembership(s)
-		require.NoError(t, err)
-		require.Len(t, m.Gateways, 1)
-		require.Contains(t, p.State, dataplane.Group{ID: dataplane.ResilientIntraGroupID << 24}.Key(), "the only gateway")
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 // decide how many connections there are. The others follow with the next calls.
 const mostTolerated = 2000
 
-// newFlowsPerSecond bounds how many new connections TolerateNew looks at, and so its time, to a tenth of a processor: it gets those of the whole node, and other
-// clusters decide how many connections there are. If there are more, the kernel drops notifications.
+// TolerateNew looks at newFlowsPerSecond new connections at most, which takes about a tenth of a processor. The kernel tells it of all connections of the
+// node, and other clusters decide how many there are. If there are more, the kernel drops notifications.
 const newFlowsPerSecond, newFlowsAtOnce = 5000, 1000
 
 var _ dataplane.FlowTolerator = (*Host)(nil)

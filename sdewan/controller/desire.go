@@ -16,7 +16,7 @@ type aim struct {
 	mistakes map[types.UID]problem
 	// claims has the rule that stands for each object.
 	claims map[id]types.UID
-	// versions are the generations of all rules that were considered, and services the targets of those that are CNFServices.
+	// versions has the generation of each rule that was considered, and services the target of each CNFService among them.
 	versions map[types.UID]int64
 	services services
 }
