@@ -63,7 +63,7 @@ func table(rows []measure.Row) (page string, missed error) {
 	var b strings.Builder
 	b.WriteString(`# Benchmarks
 
-Made by ` + "`make bench`" + ` (root). The figures are of one machine on one day. What a row measures is explained in the benchmark with the
+Made by ` + "`make bench`" + ` (root). The rows of one benchmark are of one run; those of different benchmarks may be of different machines and days. What a row measures is explained in the benchmark with the
 row's name (` + "`*bench*_test.go`, `*/leaks_*test.go`, `*/loss_linux_test.go`, `scripts/e2e`" + `).
 
 - A value is the median of all measurements; the quartiles show the spread. A row without quartiles is one measurement.
