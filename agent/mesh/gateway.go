@@ -276,8 +276,17 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 		}
 		return
 	}
-	for _, g := range List[*submarinerv1.Gateway](s) {
-		if g.Name != s.Node && now.Sub(reportedAt(g)) >= deadAfter {
+	r.forget(m, now)
+}
+
+// forget deletes the Gateways of gateways that are dead, and whose Endpoints are gone. From its Gateway, the next agent of a node learns which
+// cables the kernel has used all the time. Other clusters have these for as long as the Endpoint is there.
+func (r *Report) forget(m *Mesh, now time.Time) {
+	for _, g := range List[*submarinerv1.Gateway](m.Snapshot) {
+		stays := slices.ContainsFunc(m.Membership.Endpoints, func(e *submarinerv1.Endpoint) bool {
+			return e.Spec.Hostname == g.Name && !slices.Contains(r.Delete, Object(e))
+		})
+		if g.Name != m.Snapshot.Node && !stays && now.Sub(reportedAt(g)) >= deadAfter {
 			r.Delete = append(r.Delete, g)
 		}
 	}

@@ -193,6 +193,48 @@ func TestEndpointWithoutLabel(t *testing.T) {
 	}
 }
 
+// The speaker deletes the Gateway of a gateway that does not report any more together with its Endpoint, and not before: the next agent of
+// the node goes on from it.
+func TestGatewayOfADeadAgent(t *testing.T) {
+	both := Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}
+	endpoint := ownEndpoint("worker", "10-89-1-12")
+	gone := []string{"Endpoint " + endpoint.Name, "Gateway worker"}
+	for _, test := range []struct {
+		name     string
+		standing Standing
+		reported time.Duration // how long before now
+		change   func(*corev1.Node)
+		deletes  []string
+	}{
+		{"its kernel may forward", both, time.Minute, nil, nil},
+		{"it is lost", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, time.Minute, nil, gone},
+		{"its node is no gateway node any more", both, 15 * time.Second, func(n *corev1.Node) { n.Labels = nil }, gone},
+		{"its node is gone", both, 15 * time.Second, func(n *corev1.Node) { n.Name = "another" }, gone},
+		{"its node has just gone", both, 14 * time.Second, func(n *corev1.Node) { n.Name = "another" }, gone[:1]},
+		{"another gateway speaks", Standing{Active: true}, time.Minute, func(n *corev1.Node) { n.Name = "another" }, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: submarinerv1.OperatorNamespace}}
+			s := withoutEndpoints(t, endpoint, g, ownEndpoint("gw", "10-89-1-11"))
+			g.SetReportedAt(s.Now.Add(-test.reported))
+			n := Find[*corev1.Node](s, "worker")
+			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+			if test.change != nil {
+				test.change(n)
+			}
+			s.Standing = test.standing
+			p, err := Gateway().Plan(s)
+			require.NoError(t, err)
+			require.ElementsMatch(t, test.deletes, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete))
+			if n.Name == "worker" {
+				p, err = Gateway().Plan(s.withoutEndpoint("worker"))
+				require.NoError(t, err)
+				require.Contains(t, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete), "Gateway worker", "it has no Endpoint")
+			}
+		})
+	}
+}
+
 // A node that takes the place of another one, under another name and at the same address,
 // takes over its Endpoint. The Endpoint is changed and not deleted: without it, the other
 // clusters would end their cables.
