@@ -36,7 +36,7 @@ func planGateway(s Snapshot) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{State: dataplane.State{}, Mesh: m}
+	p := Plan{State: dataplane.State{}, Mesh: m, Bare: s.bare()}
 	if !s.Standing.Active || m.Membership.Leaving() {
 		return p, nil
 	}
@@ -55,17 +55,6 @@ func planGateway(s Snapshot) (Plan, error) {
 	}
 	p.Probes = p.probes()
 	return p, nil
-}
-
-// recallGateway takes over the cables of this node's gateway only: a gateway's cables are
-// its own. A node that holds none has to find out whether the other ends still do.
-func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
-	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
-	m := recall(reports, own, now)
-	if bare {
-		clear(m.Using)
-	}
-	return m
 }
 
 // probes returns the addresses to ping: the other end of both cables of each pair that is

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -24,6 +25,17 @@ func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
 		maps.Copy(m.Paths, pathsIn(g))
 		maps.Copy(m.First, firstIn(g))
 		maps.Copy(m.Using, usingIn(g, now))
+	}
+	return m
+}
+
+// recallGateway takes over the cables of this node's gateway only: a gateway's cables are
+// its own. A node that holds none has to find out whether the other ends still do.
+func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
+	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
+	m := recall(reports, own, now)
+	if m.Bare = bare; bare {
+		clear(m.Using)
 	}
 	return m
 }

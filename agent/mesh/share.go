@@ -26,7 +26,7 @@ import (
 // The nodes of its cluster read from the Node that it is to be drained, and other clusters from its Endpoint. Only the
 // gateway itself decides that it is drained, and announces it in its Endpoint. A gateway that leaves the traffic to another one,
 // as only one is to be active, is draining for a while, and then a standby: see Standing. A standby that is to be drained is
-// drained at once.
+// drained at once. So is a gateway whose node has booted: it carries nothing.
 
 // share holds the settings of a gateway that the annotations of its node specify.
 type share struct {
@@ -107,7 +107,7 @@ func readDraining(s Snapshot) (cable.Drain, time.Time) {
 	if old != nil && old.Status.DrainingSince != nil {
 		since = old.Status.DrainingSince.Time
 	}
-	if s.Standing.Standby() {
+	if s.Standing.Standby() || s.bare() {
 		return cable.Drained, since // nobody uses it
 	}
 	if !asked.drain || since.Equal(now) {
@@ -119,6 +119,13 @@ func readDraining(s Snapshot) (cable.Drain, time.Time) {
 		return cable.Drained, since
 	}
 	return cable.Draining, since
+}
+
+// bare reports whether the gateway is to be drained, and has carried nothing since its node has booted: see Memory.Bare. Its report of what was
+// before may be gone.
+func (s Snapshot) bare() bool {
+	n := Find[*corev1.Node](s, s.Node)
+	return s.Memory.Bare && n != nil && submarinerv1.ToBeDrained(n.Annotations)
 }
 
 // Flows is the number of connections to and from other clusters through a gateway.

@@ -129,6 +129,37 @@ func TestDraining(t *testing.T) {
 	}
 }
 
+// A gateway that is to be drained when its node has booted is drained at once, whatever it has reported before, as it carries nothing. It
+// has flows when it is drained after it was in service.
+func TestDrainOfABareNode(t *testing.T) {
+	drained := map[string]string{submarinerv1.WeightAnnotation: "0"}
+	draining := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
+	draining.Status.Drain = submarinerv1.Draining
+	for _, old := range []*submarinerv1.Gateway{nil, draining} {
+		s := annotated(t, nil)
+		if old != nil {
+			old.Status.DrainingSince = new(metav1.NewTime(s.Now.Add(-time.Second)))
+			s = s.with(old)
+		}
+		s.Flows = Flows{Known: true, Count: 1, At: s.Now}
+		s.Memory = recallGateway("gw", true, List[*submarinerv1.Gateway](s), s.Now)
+		for _, step := range []struct {
+			annotations map[string]string
+			want        string
+		}{{drained, submarinerv1.Drained}, {nil, ""}, {drained, submarinerv1.Draining}} {
+			Find[*corev1.Node](s, "gw").Annotations = step.annotations
+			for range 2 { // the second plan need not have read the report of the first
+				gw, ep := reported(t, s)
+				require.Equal(t, step.want, gw.Status.Drain)
+				require.Equal(t, step.want, ep.Spec.BackendConfig[submarinerv1.BackendDrain])
+				p, err := Gateway().Plan(s)
+				require.NoError(t, err)
+				s.Memory.Bare = p.Bare
+			}
+		}
+	}
+}
+
 func planOf(t *testing.T, s Snapshot) string {
 	t.Helper()
 	p, err := Gateway().Plan(s)

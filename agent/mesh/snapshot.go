@@ -122,6 +122,9 @@ type Memory struct {
 	Leaving map[string]Using
 	// Label is Plan.Label of the last plan.
 	Label Label
+	// Bare reports whether the gateway has carried nothing since its node has booted, as it has been to be drained all the time: it is Plan.Bare of
+	// the last plan. When an agent starts, it reports whether the node holds nothing of a gateway.
+	Bare bool
 	// Paths are the paths to remote gateways that the agent's predecessor reported, by cable name.
 	Paths map[string]natdiscovery.Path
 }
