@@ -236,10 +236,13 @@ func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
 	return d, nil
 }
 
-// reuse fills in the settings of the cable that a pair uses, and returns its driver; nil if
+// reuse fills in the settings of the cable that a pair uses, or used before the node has booted, and returns its driver; nil if
 // the pair has no cable, or one that either end no longer offers.
 func (c *chooser) reuse(p *cable.Peer) cable.Driver {
 	u, ok := c.lastUsed.by(p.Gateway)
+	if !ok {
+		u, ok = c.snapshot.Memory.Former[p.Name]
+	}
 	if !ok || !c.offer.offers(u.Driver) || !p.Offers(u.Driver) || p.ForbidsDriver(drivers.Find(u.Driver)) {
 		return nil
 	}

@@ -35,7 +35,7 @@ func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now 
 	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
 	m := recall(reports, own, now)
 	if m.Bare = bare; bare {
-		clear(m.Using)
+		m.Former, m.Using = m.Using, map[string]Using{}
 	}
 	return m
 }

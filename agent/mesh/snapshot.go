@@ -116,6 +116,9 @@ type Memory struct {
 	Incumbents []cable.Gateway
 	// Using has the cables that carry the traffic to remote gateways, by cable name.
 	Using map[string]Using
+	// Former has the cables that carried the traffic before the node has booted, by cable name, of pairs that have used none since. A pair may get
+	// its cable again, but like its first one: it carries nothing until it answers.
+	Former map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
 	// Leaving is Traffic.Leaving of the last plan.

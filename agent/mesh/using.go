@@ -46,7 +46,8 @@ type lastUsed struct {
 
 // by returns what carries the traffic to a gateway. If the gateway is new, or this one
 // is, it returns what carries, or last carried, the traffic between other gateways of
-// the two clusters; it is silent if the cable to one of them is.
+// the two clusters; it is silent if the cable to one of them is. What this gateway has reported does not
+// count: it is in Memory.Using, or in Memory.Former.
 func (l *lastUsed) by(g cable.Gateway) (Using, bool) {
 	using := l.snapshot.Memory.Using
 	if u, ok := using[g.Name]; ok {
@@ -62,7 +63,9 @@ func (l *lastUsed) by(g cable.Gateway) (Using, bool) {
 			}
 		}
 		for _, report := range List[*submarinerv1.Gateway](l.snapshot) {
-			add(usingIn(report, l.snapshot.Now))
+			if report.Name != l.snapshot.Node {
+				add(usingIn(report, l.snapshot.Now))
+			}
 		}
 		add(using)
 	}

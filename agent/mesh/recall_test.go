@@ -1,0 +1,47 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// atGateway returns the snapshot of a gateway with its report about the cables of its plan, and that report.
+func atGateway(t *testing.T, s Snapshot) (Snapshot, *submarinerv1.Gateway) {
+	t.Helper()
+	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	p, err := Gateway().Plan(s)
+	require.NoError(t, err)
+	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace}}
+	g.Status.Connections = p.connections(Outcome{Now: s.Now, Health: s.Health})
+	return s.with(g), g
+}
+
+// Where it cannot be decided which cable a pair should have, as the policies have not been read from the broker, a pair keeps its cable also if
+// the node of the only gateway boots. The cable must answer first.
+func TestBootsBeforeItIsDecided(t *testing.T) {
+	s, g := atGateway(t, standbys(t, "gw2").withoutEndpoint("gw"))
+	Find[*submarinerv1.Cluster](s, "east").Annotations = nil
+	s.Health, s.Memory = nil, recallGateway("gw2", true, []*submarinerv1.Gateway{g}, s.Now)
+	next := func() Plan {
+		p, err := Gateway().Plan(s)
+		require.NoError(t, err)
+		require.Len(t, p.Held, 2)
+		s.Memory.Using, s.Memory.First, s.Memory.Former = p.Using, p.First, p.Former
+		s, _ = atGateway(t, s)
+		return p
+	}
+	for range 2 { // the report of the first plan has no cable that carries traffic
+		p := next()
+		require.Empty(t, p.Using)
+		require.Len(t, p.Former, 2)
+	}
+	s.Health = answering(s)
+	p := next()
+	require.Len(t, p.Using, 2)
+	require.Empty(t, p.Former)
+}
