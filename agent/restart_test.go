@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -243,4 +244,25 @@ func TestWhatIsNotOfferedIsNotKept(t *testing.T) {
 	require.NoError(t, w.Client.Update(t.Context(), sub))
 	w.run(t)
 	require.Equal(t, dropsWest, w.holds(t, dataplane.GatewayOwner))
+}
+
+// A gateway whose node has booted while it was to be drained is drained at once, without a report from before. If it is put back into service,
+// and drained later, it has flows.
+func TestBootsWhileDrained(t *testing.T) {
+	w := gateway(t)
+	for _, want := range []string{submarinerv1.Drained, "", submarinerv1.Draining} {
+		n := &corev1.Node{}
+		require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: "gw"}, n))
+		n.Annotations = nil
+		if want != "" {
+			n.Annotations = map[string]string{submarinerv1.DrainAnnotation: "5m"}
+		}
+		require.NoError(t, w.Client.Update(t.Context(), n))
+		for range 2 {
+			w.run(t)
+			g := get(t, w, &submarinerv1.Gateway{}, "gw")
+			require.Equal(t, want, g.Status.Drain)
+			require.NoError(t, w.Client.Delete(t.Context(), g))
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -32,6 +33,8 @@ func Gateway() Role {
 }
 
 func planGateway(s Snapshot) (Plan, error) {
+	var down Healths
+	s.Health, down = s.Health.recalling(s.Memory.Down)
 	m, err := Of(s)
 	if err != nil {
 		return Plan{}, err
@@ -53,7 +56,8 @@ func planGateway(s Snapshot) (Plan, error) {
 	if s.Facts.NoNextHopObjects {
 		p.State = p.State.WithoutNexthops()
 	}
-	p.Probes = p.probes()
+	p.Probes, p.Down = p.probes(), down
+	maps.DeleteFunc(p.Down, func(name string, _ Health) bool { return !p.Probes.Targets[name].Fast })
 	return p, nil
 }
 
@@ -112,6 +116,7 @@ func fastTarget(l cable.Link, mtu int) Target {
 func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	old := Find[*submarinerv1.Gateway](s, s.Node)
+	o.Health, _ = o.Health.recalling(p.Down)
 	g := gatewayReport(s, p, o, old)
 	if m := p.Mesh; m != nil {
 		if s.Standing.Active && !m.Membership.Leaving() {

@@ -154,6 +154,21 @@ func (h Healths) unreachable() (texts []string) {
 	return texts
 }
 
+// recalling returns the results, with those of before whose probes have none of their own yet, and the latter alone.
+func (h Healths) recalling(before Healths) (all, recalled Healths) {
+	if len(before) == 0 {
+		return h, nil
+	}
+	all, recalled = maps.Clone(before), Healths{}
+	maps.Copy(all, h)
+	for name, was := range before {
+		if s := h[name].Status; s != submarinerv1.Connected && s != submarinerv1.ConnectionError {
+			all[name], recalled[name] = was, was
+		}
+	}
+	return all, recalled
+}
+
 // proven reports whether a cable answers pings.
 func (h Healths) proven(c cable.Cable) bool {
 	return h[probeName(c.Name, c.Device())].Status == submarinerv1.Connected

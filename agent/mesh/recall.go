@@ -34,6 +34,10 @@ func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
 func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
 	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
 	m := recall(reports, own, now)
+	m.Down = Healths{}
+	for _, g := range own {
+		maps.Copy(m.Down, downIn(g))
+	}
 	if m.Bare = bare; bare {
 		m.Former, m.Using = m.Using, map[string]Using{}
 	}
@@ -95,6 +99,23 @@ func firstIn(g *submarinerv1.Gateway) map[string]Turn {
 		if c.Idle && c.ChangingSince != nil {
 			out[c.Endpoint.CableName] = Turn{Driver: c.DesiredDriver, Since: c.ChangingSince.Time}
 		}
+	}
+	return out
+}
+
+// downIn returns what frequent probes had found of the cables that were down according to the last report of a gateway, by name of the probe:
+// see cableResult.detected.
+func downIn(g *submarinerv1.Gateway) Healths {
+	out := Healths{}
+	for _, c := range g.Status.Connections {
+		if c.DetectedBy == "" {
+			continue
+		}
+		h := Health{Status: submarinerv1.ConnectionError, Message: c.StatusMessage, By: c.DetectedBy}
+		if c.DetectedAt != nil {
+			h.Since = c.DetectedAt.Time
+		}
+		out[probeName(c.Endpoint.CableName, c.Device)] = h
 	}
 	return out
 }

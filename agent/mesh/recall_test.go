@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -44,4 +45,44 @@ func TestBootsBeforeItIsDecided(t *testing.T) {
 	p := next()
 	require.Len(t, p.Using, 2)
 	require.Empty(t, p.Former)
+}
+
+// A gateway agent that starts while another gateway is down does not use that gateway before the first answer, as the kernel does not. It reports
+// what its predecessor has found.
+func TestRecallOfACableThatIsDown(t *testing.T) {
+	const over = westCable + " over vxlan-tunnel"
+	s := standbys(t, "gw")
+	before, err := Gateway().Plan(s)
+	require.NoError(t, err)
+	s.Memory.Using = before.Using
+	found := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
+	s.Health[over] = Health{Status: submarinerv1.ConnectionError, Message: "lost", Since: found, By: "echo"}
+	s, g := atGateway(t, s)
+	s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{g}, s.Now)
+	for _, step := range []struct {
+		name string
+		own  submarinerv1.ConnectionStatus // what the new agent has found; empty: it has not pinged yet
+		down bool
+	}{
+		{"not pinged yet", "", true},
+		{"pinged", submarinerv1.Connecting, true},
+		{"answers", submarinerv1.Connected, false},
+		{"is pinged anew", submarinerv1.Connecting, false},
+	} {
+		s.Health = Healths{}
+		if step.own != "" {
+			s.Health[over] = Health{Status: step.own}
+		}
+		p, err := Gateway().Plan(s)
+		require.NoError(t, err)
+		require.Equal(t, step.down, !slices.Contains(carriers(p), westCable), step.name)
+		gw, _ := reported(t, s)
+		c := gw.Status.Connections[0]
+		require.Equal(t, westCable, c.Endpoint.CableName)
+		if step.down {
+			require.Equal(t, []any{submarinerv1.ConnectionError, "lost", "echo", found}, []any{c.Status, c.StatusMessage, c.DetectedBy, c.DetectedAt.UTC()}, step.name)
+		}
+		require.Equal(t, step.down, c.DetectedBy != "", step.name)
+		s.Memory.Using, s.Memory.Down = p.Using, p.Down
+	}
 }
