@@ -48,7 +48,8 @@ func serviceComesBack(t *testing.T, young bool) {
 			t.Cleanup(h.Close)
 			remote, _ := west.plans[[2]string{gw, "gateway"}].Mesh.FlowsBetween()
 			if young {
-				require.NoError(t, h.TolerateNew(t.Context(), dataplane.Within(remote)))
+				_, err := h.TolerateNew(t.Context(), dataplane.Within(remote))
+				require.NoError(t, err)
 			}
 		})
 	}

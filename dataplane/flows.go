@@ -18,9 +18,9 @@ type FlowCounter interface {
 // FlowTolerator lets connections come back that have just begun: FlowQuery.Tolerate comes too late for them.
 type FlowTolerator interface {
 	// TolerateNew does what FlowQuery.Tolerate does with each connection as it begins, in the calling thread's network namespace, until ctx is done: with those from
-	// and to the addresses for which in is true. It returns at once. Where connections begin faster than it may follow, or the sysctl nf_conntrack_events is 0, the
-	// next reading with FlowQuery.Tolerate has to do.
-	TolerateNew(ctx context.Context, in func(netip.Addr) bool) error
+	// and to the addresses for which in is true. It returns at once. The channel receives the reason when that ends; nil if ctx is done. Where connections begin
+	// faster than it may follow, or the sysctl nf_conntrack_events is 0, the next reading with FlowQuery.Tolerate has to do.
+	TolerateNew(ctx context.Context, in func(netip.Addr) bool) (ended <-chan error, err error)
 }
 
 // FlowQuery specifies which connections Flows returns: those from and to addresses in Networks, whose other end is not in Except, and the use of the

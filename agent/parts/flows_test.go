@@ -26,6 +26,7 @@ type flowKernel struct {
 
 	deaf      error // keeps it from following new connections
 	following []context.Context
+	ended     chan error // of the last of them
 	in        func(netip.Addr) bool
 }
 

@@ -17,6 +17,7 @@ type young struct {
 	failed   alarm.Alarm
 	by       dataplane.FlowTolerator // that follows new connections; nil if nobody does
 	stop     context.CancelFunc
+	ended    <-chan error   // receives the reason when by follows them no longer
 	networks []netip.Prefix // of other clusters
 	in       atomic.Pointer[func(netip.Addr) bool]
 }
@@ -33,25 +34,40 @@ func (y *young) set(networks []netip.Prefix) {
 // within reports whether an address is in a network of another cluster.
 func (y *young) within(a netip.Addr) bool { return (*y.in.Load())(a) }
 
-// follow begins or ends to follow new connections, as f needs it.
+// follow begins or ends to follow new connections, as f needs it, and begins again if the kernel has ended it.
 func (y *young) follow(ctx context.Context, f *flows) {
+	select {
+	case err := <-y.ended:
+		y.report(f, err)
+		y.end()
+	default:
+	}
 	by := f.tolerates()
 	if by == y.by {
 		return
 	}
-	if y.by != nil {
-		y.stop()
-		y.by = nil
-	}
+	y.end()
 	if by == nil {
 		return
 	}
 	following, stop := context.WithCancel(ctx)
-	err := by.TolerateNew(following, y.within)
-	y.failed.Report(f.Log, slog.LevelWarn, "young connections that move to another gateway cannot come back", err)
+	ended, err := by.TolerateNew(following, y.within)
+	y.report(f, err)
 	if err != nil {
 		stop()
 		return
 	}
-	y.by, y.stop = by, stop
+	y.by, y.stop, y.ended = by, stop, ended
+}
+
+// end ends to follow new connections.
+func (y *young) end() {
+	if y.by != nil {
+		y.stop()
+		y.by, y.ended = nil, nil
+	}
+}
+
+func (y *young) report(f *flows, err error) {
+	y.failed.Report(f.Log, slog.LevelWarn, "young connections that move to another gateway cannot come back", err)
 }

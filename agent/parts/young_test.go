@@ -15,12 +15,12 @@ import (
 )
 
 // TolerateNew implements dataplane.FlowTolerator.
-func (k *flowKernel) TolerateNew(ctx context.Context, in func(netip.Addr) bool) error {
+func (k *flowKernel) TolerateNew(ctx context.Context, in func(netip.Addr) bool) (<-chan error, error) {
 	if k.deaf != nil {
-		return k.deaf
+		return nil, k.deaf
 	}
-	k.following, k.in = append(k.following, ctx), in
-	return nil
+	k.following, k.in, k.ended = append(k.following, ctx), in, make(chan error, 1)
+	return k.ended, nil
 }
 
 // New connections are followed while this gateway carries traffic and the cluster has another gateway, and of all networks that are known then.
@@ -71,5 +71,18 @@ func TestYoungNotTold(t *testing.T) {
 		f.kernel.deaf = nil
 		f.after(2 * time.Minute)
 		require.Len(t, f.kernel.following, 1)
+	})
+}
+
+// When the kernel tells of new connections no longer, it is asked again.
+func TestYoungNoLongerTold(t *testing.T) {
+	q := dataplane.FlowQuery{Networks: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, Tolerate: true}
+	whileCounting(t, q, 0, func(t *testing.T, f *flowTest) {
+		f.observe(mesh.Standing{Active: true}, nil)
+		f.kernel.ended <- errors.New("cannot receive")
+		f.after(time.Minute)
+		require.Len(t, f.kernel.following, 2)
+		require.Error(t, f.kernel.following[0].Err(), "the first has ended")
+		require.NoError(t, f.kernel.following[1].Err())
 	})
 }

@@ -100,7 +100,8 @@ func TestTolerateNew(t *testing.T) {
 			t.Cleanup(func() { _ = c.Close() })
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		require.NoError(t, h.TolerateNew(ctx, dataplane.Within([]netip.Prefix{cidr("10.2.0.0/16")})))
+		ended, err := h.TolerateNew(ctx, dataplane.Within([]netip.Prefix{cidr("10.2.0.0/16")}))
+		require.NoError(t, err)
 		for _, from := range []string{"10.2.0.5", "10.9.0.5"} {
 			for _, to := range []string{"10.96.0.1:80", "10.1.0.5:80"} {
 				connect(from, to)
@@ -110,8 +111,9 @@ func TestTolerateNew(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		require.Equal(t, []string{"10.2.0.5 to 10.96.0.1:80"}, tolerated(h), "established by now, with the flag that it got at its first packet")
+		require.Empty(t, ended)
 		stop()
-		time.Sleep(50 * time.Millisecond)
+		require.NoError(t, <-ended)
 		connect("10.2.0.5", "10.96.0.1:80")
 		require.Len(t, tolerated(h), 1, "nobody follows any more")
 	})
