@@ -229,7 +229,7 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 				snap.Standing.Drain = cable.Standby
 			}
 		}
-		snap.PodIPMissing, snap.Health = false, s.health[name]
+		snap.PodIPMissing, snap.NoCables, snap.Health = false, false, s.health[name]
 		if snap.PoliciesDigest = policy.Digest(nil); !s.fresh[name] {
 			snap.Memory.Using = using
 		}

@@ -25,8 +25,9 @@ const handOver = heartbeat + lingers + 2*time.Second
 
 // Label is what a route agent knows of its node's label of gateway nodes. The zero Label has not seen it.
 type Label struct {
-	Seen  bool      // the node had it in the last plan
-	Until time.Time // until when the node counts as a gateway node without it; the zero time: it does not
+	Seen   bool      // the node had it in the last plan
+	Cables bool      // a gateway agent has set up cables since the node has it
+	Until  time.Time // until when the node counts as a gateway node without it; the zero time: it does not
 }
 
 // label returns the Label for the next plan. A node does not linger without its Endpoint: other clusters accept nothing from it then.
@@ -34,14 +35,25 @@ func (s Snapshot) label() Label {
 	was := s.Memory.Label
 	switch {
 	case IsGatewayNode(Find[*corev1.Node](s, s.Node)):
-		return Label{Seen: true}
+		return Label{Seen: true, Cables: was.Cables || !s.NoCables}
 	case !slices.ContainsFunc(List[*submarinerv1.Endpoint](s), func(e *submarinerv1.Endpoint) bool { return !submarinerv1.IsCopy(e) && e.Spec.Hostname == s.Node }):
 	case was.Seen:
-		return Label{Until: s.Now.Add(lingers)}
+		return Label{Cables: was.Cables, Until: s.Now.Add(lingers)}
 	case s.Now.Before(was.Until):
-		return Label{Until: was.Until}
+		return Label{Cables: was.Cables, Until: was.Until}
 	}
 	return Label{}
+}
+
+// withCables returns the membership for the route agent of a node with a Label. The node is a worker until its gateway agent has set up
+// cables, also if an Endpoint is left from before it booted or lost the label: it could only drop the packets for other clusters, its own pods'
+// and those of workers. A worker forwards no echoes and accepts nothing from workers, so these do not choose it. If the gateway agent ends, the kernel
+// keeps what it has set up, and the node is a gateway.
+func (m Membership) withCables(l Label) Membership {
+	if !l.Cables {
+		m.Gateways = m.Siblings()
+	}
+	return m
 }
 
 // servesAsGateway reports whether a node may be a gateway for this agent.

@@ -26,13 +26,8 @@ func TestLosesItsLabel(t *testing.T) {
 		s.Memory.Label = p.Label
 		return p
 	}
-	toWorker := dataplane.Object(nil)
-	for _, o := range next().State {
-		if r, ok := o.(dataplane.Route); ok && r.Dst == netip.MustParsePrefix("10.111.2.0/24") {
-			toWorker = r
-		}
-	}
-	require.NotNil(t, toWorker, "a gateway forwards to the pods of workers")
+	asGateway := next().State
+	toWorker := routeTo(t, asGateway, "10.111.2.0/24") // a gateway forwards to the pods of workers
 	Find[*corev1.Node](s, "gw2").Labels = nil
 	for range 2 {
 		p := next()
@@ -50,6 +45,83 @@ func TestLosesItsLabel(t *testing.T) {
 	require.Zero(t, p.Again)
 	require.Zero(t, p.Label)
 	require.Len(t, next().Sweep, 1)
+
+	Find[*corev1.Node](s, "gw2").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+	s.NoCables = true
+	p = next()
+	require.Empty(t, p.Sweep)
+	require.NotContains(t, p.State, toWorker.Key(), "its gateway agent does not run yet, and its old Endpoint is still there")
+	s.NoCables = false
+	require.Equal(t, asGateway, next().State)
+}
+
+// routeTo returns the route of a State to a network.
+func routeTo(t *testing.T, s dataplane.State, network string) dataplane.Route {
+	t.Helper()
+	for _, o := range s {
+		if r, ok := o.(dataplane.Route); ok && r.Dst == netip.MustParsePrefix(network) {
+			return r
+		}
+	}
+	require.Fail(t, "no route", "to %s", network)
+	return dataplane.Route{}
+}
+
+// A gateway node that has booted sends the packets of its pods to the other gateway, and returns no echoes to workers, until its gateway agent
+// has set up cables. From then on, the kernel keeps them without an agent. Somebody who removes their rule interrupts them, and changes nothing else.
+func TestBootsWithItsEndpoint(t *testing.T) {
+	for _, multi := range []bool{false, true} {
+		s := standbys(t, "gw2")
+		s.submariner().Spec.MultiActiveGatewayEnabled = multi
+		next := func(noCables bool) Plan {
+			s.NoCables = noCables
+			p, err := Route().Plan(s)
+			require.NoError(t, err)
+			s.Memory.Label = p.Label
+			return p
+		}
+		returns := func(p Plan) bool {
+			return strings.Contains(p.State.String(), "-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
+		}
+
+		asWorker := next(true)
+		require.Empty(t, asWorker.Sweep)
+		require.False(t, returns(asWorker))
+		require.Equal(t, dataplane.IntraTable, routeTo(t, asWorker.State, "10.112.0.0/16").Table)
+		for _, o := range asWorker.State {
+			switch o := o.(type) {
+			case dataplane.Nexthop:
+				require.Equal(t, "240.89.1.11", o.Via.String(), "the other gateway")
+			case dataplane.Blackhole:
+				require.NotEqual(t, dataplane.DropTable, o.Table)
+			}
+		}
+
+		asGateway := next(false)
+		require.True(t, returns(asGateway))
+		routeTo(t, asGateway.State, "10.111.2.0/24")
+		require.Equal(t, asGateway.State, next(true).State)
+		s.Memory = Memory{} // another agent finds the cables
+		require.Equal(t, asGateway.State, next(false).State)
+	}
+}
+
+// A gateway node that got its label back while its Endpoint still announces a standby is one for the other nodes until its agent announces
+// that it is active.
+func TestGetsItsLabelBack(t *testing.T) {
+	for node, want := range map[string][]string{"worker": {"240.89.1.11"}, "gw": {"241.89.2.11"}} {
+		s := standbys(t, node)
+		s.submariner().Spec.MultiActiveGatewayEnabled = true
+		require.Equal(t, want, ways(t, s), node)
+	}
+	s := standbys(t, "worker")
+	s.submariner().Spec.MultiActiveGatewayEnabled = true
+	for _, e := range List[*submarinerv1.Endpoint](s) {
+		if e.Spec.Hostname == "gw2" {
+			delete(e.Spec.BackendConfig, submarinerv1.BackendDrain)
+		}
+	}
+	require.Equal(t, []string{"240.89.1.11", "240.89.1.13"}, ways(t, s))
 }
 
 // A node whose Endpoint is gone does not linger.

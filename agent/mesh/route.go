@@ -51,7 +51,8 @@ func planRoute(s Snapshot) (Plan, error) {
 	if m.Membership.Leaving() {
 		return p, nil
 	}
-	gateways, again := m.Membership.observed(s.Health, s.Now)
+	members := m.Membership.withCables(p.Label)
+	gateways, again := members.observed(s.Health, s.Now)
 	p.Again = again
 	if left := p.Label.Until.Sub(s.Now); left > 0 && (again == 0 || left < again) {
 		p.Again = left
@@ -84,7 +85,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	p.Probes = m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP)
 	if p.Label.Until.IsZero() { // else the other nodes return no echoes any more
-		m.Membership.probeNodes(&p.Probes, in)
+		members.probeNodes(&p.Probes, in)
 	}
 	return p, nil
 }

@@ -191,7 +191,7 @@ func TestShareOfOwnGateways(t *testing.T) {
 		"drained":                  {true, "drained", cable.Drained},
 		"is back":                  {false, "drained", cable.InService},
 		"says more than it should": {true, "gone", cable.Draining},
-		"was a standby":            {false, "standby", cable.InService},
+		"was a standby":            {false, "standby", cable.Standby}, // and has not announced yet that it is none
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := snapshotOf(kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
@@ -233,7 +233,7 @@ func TestDrainOfAFutureStandby(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, m.Gateways, 2)
 			want := drain
-			if multi { // it has been put back in service, and has not announced it yet
+			if multi && drain == cable.Draining { // it has been put back in service, and has not announced it yet
 				want = cable.InService
 			}
 			require.Equal(t, want, m.Siblings()[0].Drain)

@@ -59,6 +59,9 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	if f.Resolvers, err = readResolvers(resolvConf); err != nil {
 		return f, err
 	}
+	if f.NoCables, err = noCables(h); err != nil {
+		return f, err
+	}
 	f.Networks, f.Routers = networks(f.Addrs, routes, byIndex), routers(routes)
 	def := defaultRoute(routes)
 	if def == nil {
@@ -69,6 +72,17 @@ func ReadFacts() (f dataplane.Facts, err error) {
 		f.PrivateIP = source(*def, addrs)
 	}
 	return f, nil
+}
+
+// noCables returns Facts.NoCables.
+func noCables(h *vnl.Handle) (bool, error) {
+	rules, err := netlink.Whole(func() ([]vnl.Rule, error) { return h.RuleList(vnl.FAMILY_V4) })
+	if err != nil {
+		return false, fmt.Errorf("listing rules: %w", err)
+	}
+	return !slices.ContainsFunc(rules, func(r vnl.Rule) bool {
+		return r.Priority == dataplane.CablePriority && r.Table == dataplane.CableTable
+	}), nil
 }
 
 // ours reports whether a device belongs to any of the owners on nodes.
