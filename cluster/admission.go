@@ -156,13 +156,14 @@ func ownEndpoint(clusterID string) admissionv1.Validation {
 	}
 }
 
-// becomesStandby returns a CEL expression, which is true if an update makes an Endpoint announce a standby and changes nothing else.
+// becomesStandby returns a CEL expression, which is true if an update makes an Endpoint of a gateway that is in service, or draining, announce a
+// standby and changes nothing else.
 func becomesStandby() string {
 	const drain = submarinerv1.BackendDrain
 	const is, was = "object.spec.?backend_config.orValue({})", "oldObject.spec.?backend_config.orValue({})"
 	all := []string{
 		fmt.Sprintf("%s[?'%s'] == optional.of('%s')", is, drain, submarinerv1.Standby),
-		fmt.Sprintf("!('%s' in %s)", drain, was),
+		fmt.Sprintf("%s[?'%s'].orValue('%[3]s') == '%[3]s'", was, drain, submarinerv1.Draining),
 		fmt.Sprintf("%[1]s.all(k, k == '%[3]s' || %[1]s[?k] == %[2]s[?k])", is, was, drain),
 		fmt.Sprintf("%[2]s.all(k, k in %[1]s)", is, was),
 	}

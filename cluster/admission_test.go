@@ -163,6 +163,7 @@ func TestHostileAgent(t *testing.T) {
 			{"succeed another node at its address", theirs, own, ""},
 			{"announce that another gateway is a standby", theirs, mesh.AsStandby(theirs), ""},
 			{"announce that of an Endpoint with settings", draining(theirs, ""), mesh.AsStandby(draining(theirs, "")), ""},
+			{"announce that of one that is draining", draining(theirs, submarinerv1.Draining), mesh.AsStandby(theirs), ""},
 			{"announce that of one that is drained", draining(theirs, submarinerv1.Drained), mesh.AsStandby(theirs), "of this cluster for node n2"},
 			{"announce that another gateway is drained", theirs, draining(theirs, submarinerv1.Drained), "of this cluster for node n2"},
 			{"put another gateway into service", mesh.AsStandby(theirs), draining(theirs, ""), "of this cluster for node n2"},

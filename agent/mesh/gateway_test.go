@@ -162,7 +162,7 @@ func TestEndpointWithoutLabel(t *testing.T) {
 	}{
 		{"a standby", submarinerv1.Standby, 9 * time.Second, false},
 		{"drained", submarinerv1.Drained, 9 * time.Second, false},
-		{"draining", submarinerv1.Draining, time.Second, true},
+		{"draining", submarinerv1.Draining, 9 * time.Second, false},
 		{"in service", "", 9 * time.Second, false},
 		{"a standby, seconds later", submarinerv1.Standby, 10 * time.Second, true},
 		{"in service, seconds later", "", 10 * time.Second, true},
@@ -179,7 +179,7 @@ func TestEndpointWithoutLabel(t *testing.T) {
 			require.NoError(t, err)
 			r := Gateway().Report(s, p, Outcome{Now: s.Now})
 			require.Equal(t, test.deleted, slices.Contains(r.Delete, Object(sibling)))
-			announces := test.drain == "" && !test.deleted
+			announces := test.drain != submarinerv1.Standby && test.drain != submarinerv1.Drained && !test.deleted
 			require.Equal(t, announces, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name), "it announces a standby")
 			if announces {
 				require.Contains(t, r.Apply, Object(AsStandby(sibling)))

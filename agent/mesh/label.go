@@ -66,17 +66,17 @@ func IsGatewayNode(n *corev1.Node) bool {
 	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
 }
 
-// handsOver reports whether an Endpoint is the one of a gateway whose node has just lost the label of gateway nodes. It is not if the gateway was
-// draining, and nobody wants it any more.
+// handsOver reports whether an Endpoint is the one of a gateway whose node has just lost the label of gateway nodes.
 func handsOver(s Snapshot, e *submarinerv1.Endpoint, now time.Time) bool {
 	n, g := Find[*corev1.Node](s, e.Spec.Hostname), Find[*submarinerv1.Gateway](s, e.Spec.Hostname)
-	if n == nil || IsGatewayNode(n) || g == nil || drainOf(e) == cable.Draining {
+	if n == nil || IsGatewayNode(n) || g == nil {
 		return false
 	}
 	return now.Sub(reportedAt(g)).Abs() < handOver // a clock that is far ahead delays nothing
 }
 
-// handOver has an Endpoint announce a standby, if it does not: nobody sends packets to a standby while another gateway answers.
+// handOver has an Endpoint announce a standby, if it does not: nobody sends packets to a standby while another gateway answers. A gateway that is
+// draining keeps the flows that it has, which lose packets when its cables go.
 func (r *Report) handOver(e *submarinerv1.Endpoint) {
 	if drainOf(e) < cable.Standby {
 		r.Apply = append(r.Apply, AsStandby(e))
