@@ -163,6 +163,11 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 	snap, err := a.snapshot(ctx)
 	if errors.Is(err, parts.ErrTooEarly) {
 		a.last = nil // probes change nothing, either
+		for _, p := range a.parts {
+			if p, ok := p.(parts.Idler); ok {
+				p.Idle(snap)
+			}
+		}
 	}
 	if err != nil {
 		return passed{}, err

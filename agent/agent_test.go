@@ -47,6 +47,7 @@ type beside struct {
 	silent   bool // first cables do not answer
 
 	plan mesh.Plan
+	idle bool // since the last plan
 }
 
 // active is the standing of a gateway that is the only active one.
@@ -76,7 +77,7 @@ func (b *beside) Observe(s *mesh.Snapshot) error {
 }
 
 func (b *beside) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
-	b.plan = p
+	b.plan, b.idle = p, false
 	out.Health = map[string]mesh.Health{}
 	for name := range p.Probes.Targets {
 		if h, answered := b.health[name]; answered {
@@ -84,6 +85,8 @@ func (b *beside) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
 		}
 	}
 }
+
+func (b *beside) Idle(mesh.Snapshot) { b.idle = true }
 
 func newWorld(t *testing.T, role mesh.Role, scenario string) *world {
 	t.Helper()
@@ -172,9 +175,11 @@ func TestGatewayWaitsForTheElection(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
 	before := w.holds(t, dataplane.GatewayOwner)
+	require.False(t, w.idle)
 	w.tooEarly = true
 	require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)))
 	w.run(t)
+	require.True(t, w.idle, "its parts learn of it")
 	require.Equal(t, before, w.holds(t, dataplane.GatewayOwner))
 }
 

@@ -44,7 +44,7 @@ var DefaultLease = Lease{Duration: 5 * time.Second, Renew: 3 * time.Second, Retr
 // lease for that.
 //
 // A gateway that is to be drained yields the lease to another one, if there is one that could take it, and does not take
-// part until it is in service again. An active gateway whose agent ends announces that it is a standby, and releases the lease:
+// part until it is in service again; nor does the agent of a node that is no gateway node any more. An active gateway whose agent ends announces that it is a standby, and releases the lease:
 // see handOver.
 type elector struct {
 	node     string
@@ -93,10 +93,12 @@ func newElector(o Options) (*elector, error) {
 // Observe implements Observer.
 //
 // On a node that is no gateway node any more, the agent is about to end, and the route agent removes what it has made once the node has
-// other ways. An agent that repaired it meanwhile would interrupt the traffic of the node's pods.
+// other ways. An agent that repaired it meanwhile would interrupt the traffic of the node's pods. It does nothing else, either, and may not end
+// for a long time, as the kubelet does not run: so it leaves the lease at once, whether or not another gateway works.
 func (e *elector) Observe(s *mesh.Snapshot) error {
 	e.last.Store(nil)
 	if n := mesh.Find[*corev1.Node](*s, e.node); n != nil && !mesh.IsGatewayNode(n) {
+		e.setYields(true)
 		return ErrTooEarly
 	}
 	role := e.role.Load()
@@ -108,9 +110,7 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 		return ErrTooEarly // it keeps e.multi, because it has not followed the change yet
 	}
 	yields := yieldsTo(*s, e.node) != ""
-	if e.yields.Swap(yields) != yields {
-		e.wake.Send()
-	}
+	e.setYields(yields)
 	handedOver := yields && e.led && role == following
 	e.led = role == leading
 	if !e.led || multi {
@@ -142,6 +142,13 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 	}
 	e.note(s.Standing)
 	return nil
+}
+
+// setYields sets whether this gateway leaves the lease to others.
+func (e *elector) setYields(yields bool) {
+	if e.yields.Swap(yields) != yields {
+		e.wake.Send()
+	}
 }
 
 // severalGateways reports whether the cluster has several gateway nodes.

@@ -65,7 +65,7 @@ func TestStandingOfAGateway(t *testing.T) {
 	}
 }
 
-// On a node that is no gateway node any more, the agent leaves everything as it is.
+// On a node that is no gateway node any more, the agent leaves everything as it is, except the lease.
 func TestNoGatewayNode(t *testing.T) {
 	for label, want := range map[string]error{"true": nil, "": ErrTooEarly} {
 		e, _ := voter(t, func() {})
@@ -73,6 +73,7 @@ func TestNoGatewayNode(t *testing.T) {
 		s := mesh.NewSnapshot("gw", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: label}}})
 		s.Now = time.Now()
 		require.ErrorIs(t, e.Observe(&s), want)
+		require.Equal(t, want != nil, e.yields.Load())
 	}
 }
 

@@ -13,9 +13,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 	"subctl/broker/trust"
@@ -113,6 +116,19 @@ func TestExchangeFollows(t *testing.T) {
 
 		require.Nil(t, x.loop(false), "another gateway was elected")
 		require.Empty(t, x.running)
+		x.loop(true)
+		require.Len(t, x.running, 1)
+
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+		idle := func() {
+			x.part.Idle(mesh.NewSnapshot[mesh.Object]("gw", x.sub.DeepCopy(), node))
+			synctest.Wait()
+		}
+		idle()
+		require.Len(t, x.running, 1, "a plan can be made soon")
+		node.Labels = nil
+		idle()
+		require.Empty(t, x.running, "its node is no gateway node any more")
 		x.loop(true)
 		require.Len(t, x.running, 1)
 		stop()

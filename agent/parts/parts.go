@@ -40,6 +40,12 @@ type Actor interface {
 	Act(mesh.Snapshot, mesh.Plan, *mesh.Outcome)
 }
 
+// Idler is a part that may have to stop while no plan can be made.
+type Idler interface {
+	// Idle is called with a snapshot from which no plan should be made yet: see ErrTooEarly.
+	Idle(mesh.Snapshot)
+}
+
 // Prober is a part whose news the node follows at once, without a new Snapshot.
 type Prober interface {
 	// Refresh replaces what the part knows in a copy of a snapshot.

@@ -86,8 +86,8 @@ func TestHandover(t *testing.T) {
 	require.False(t, e.yields.Load())
 }
 
-// The holder of the lease leaves it to another gateway when it is to be drained, does not take it back, and takes part again when
-// it is in service, on a real API server.
+// The holder of the lease leaves it to another gateway when it is to be drained, or when its node is no gateway node any more although its agent
+// goes on to run. It does not take it back, and takes part again when it is in service, on a real API server.
 func TestLeaseIsLeft(t *testing.T) {
 	server := kubetest.Start(t)
 	require.NoError(t, client.IgnoreAlreadyExists(server.Client(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}})))
@@ -108,18 +108,29 @@ func TestLeaseIsLeft(t *testing.T) {
 	other := start("other")
 	require.Eventually(t, is(other, following), long, short)
 
-	observe := func(drained bool) {
-		s := pairOfGateways(time.Now(), true, drained, false, true, time.Second)
+	observe := func(drained, unlabelled bool, otherReported time.Duration) {
+		s := pairOfGateways(time.Now(), true, drained, false, true, otherReported)
+		if unlabelled {
+			mesh.Find[*corev1.Node](s, "gw").Labels = nil
+			require.ErrorIs(t, gw.Observe(&s), ErrTooEarly)
+			return
+		}
 		require.NoError(t, gw.Observe(&s))
 	}
-	observe(true)
-	require.Eventually(t, is(other, leading), long, short, "it need not expire")
-	require.Eventually(t, is(gw, following), long, short)
-	observe(false)
-	other.yields.Store(true)
-	other.wake.Send()
-	require.Eventually(t, is(gw, leading), long, short, "it takes part again")
-	require.Eventually(t, is(other, following), long, short)
+	for name, leave := range map[string]func(){
+		"it is to be drained":     func() { observe(true, false, time.Second) },
+		"it has lost its label":   func() { observe(false, true, time.Second) },
+		"the other one is not up": func() { observe(false, true, time.Hour) },
+	} {
+		leave()
+		require.Eventually(t, is(other, leading), long, short, "%s: it need not expire", name)
+		require.Eventually(t, is(gw, following), long, short, name)
+		observe(false, false, time.Second)
+		other.setYields(true)
+		require.Eventually(t, is(gw, leading), long, short, "%s: it takes part again", name)
+		require.Eventually(t, is(other, following), long, short, name)
+		other.setYields(false)
+	}
 }
 
 // A gateway that leaves the lease reads it until another one holds it, and then no more, for as long as it does not take part.
