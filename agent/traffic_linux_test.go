@@ -47,6 +47,8 @@ type side struct {
 	health map[string]map[string]mesh.Health
 	// fresh are the gateways whose cables have not answered yet.
 	fresh map[string]bool
+	// booted are the gateways whose agents have set up no cables before the test began.
+	booted map[string]bool
 	// plans are the plans of the last sync, by node and role.
 	plans map[[2]string]mesh.Plan
 	// reports are what the gateways report.
@@ -85,7 +87,7 @@ func newSideWith(t testing.TB, fabric *nstest.NS, n, net int, id string, gateway
 	nstest.WireGuard(t) // before the first kernel.ReadFacts, which looks for it once
 	s := &side{
 		n: n, net: net, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
-		health: map[string]map[string]mesh.Health{},
+		health: map[string]map[string]mesh.Health{}, plans: map[[2]string]mesh.Plan{},
 	}
 	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add 172.18.%[1]d.254/24 dev br%[1]d && ip link set br%[1]d up", n))
 	for i, name := range names {
@@ -229,7 +231,7 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 				snap.Standing.Drain = cable.Standby
 			}
 		}
-		snap.PodIPMissing, snap.NoCables, snap.Health = false, false, s.health[name]
+		snap.PodIPMissing, snap.NoCables, snap.Health = false, k.NoCables && s.booted[name], s.health[name]
 		if snap.PoliciesDigest = policy.Digest(nil); !s.fresh[name] {
 			snap.Memory.Using = using
 		}

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// A gateway node has booted, and has its Endpoint. Until its gateway agent has run, its pods reach the other cluster through the other gateway,
+// and workers do not use it. No packet is lost when it becomes a gateway again, and it stays one when its agents have ended.
+func TestBootedGateway(t *testing.T) {
+	fabric := newFabric(t)
+	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	down := mesh.Health{Status: submarinerv1.ConnectionError}
+	east.booted = map[string]bool{"gw": true}
+	east.health["worker"], east.health["gw2"] = map[string]mesh.Health{"gateway/gw": down}, map[string]mesh.Health{"gateway/gw": down}
+	for _, gw := range west.names[:west.gateways] {
+		west.health[gw] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
+	}
+	west.sync(t, east)
+	east.syncOne(t, "gw2", mesh.Gateway(), west)
+	for _, node := range east.names {
+		east.syncOne(t, node, mesh.Route(), west)
+	}
+	for _, node := range east.names {
+		reach(t, east, node, west, "worker")
+		reach(t, west, "worker", east, node)
+	}
+	ping := func() error {
+		_, err := east.nodes["worker"].Try("ping -c1 -W1 240.18.1.11")
+		return err
+	}
+	require.Error(t, ping(), "it answers no probes")
+
+	backend := west.podIP("worker") + ":8080"
+	answerAll(t, west.pods["worker"], backend)
+	end := stream(t, east.pods["gw"], backend)
+	east.syncOne(t, "gw", mesh.Gateway(), west)
+	reach(t, east, "gw", west, "worker")
+	for range 2 {
+		east.syncOne(t, "gw", mesh.Route(), west)
+		require.NoError(t, ping())
+		reach(t, east, "gw", west, "worker")
+	}
+	n, lost := end()
+	require.Empty(t, lost, "packets of a stream of %d", n)
+	require.NotEqual(t, "0", sent(east.nodes["gw"]))
+
+	east.health, west.health = map[string]map[string]mesh.Health{}, map[string]map[string]mesh.Health{}
+	west.sync(t, east)
+	for _, node := range east.names {
+		east.syncOne(t, node, mesh.Route(), west)
+	}
+	reach(t, east, "worker", west, "worker")
+	reach(t, west, "worker", east, "gw")
+}
