@@ -44,8 +44,8 @@ var DefaultLease = Lease{Duration: 5 * time.Second, Renew: 3 * time.Second, Retr
 // lease for that.
 //
 // A gateway that is to be drained yields the lease to another one, if there is one that could take it, and does not take
-// part until it is in service again; nor does the agent of a node that is no gateway node any more. An active gateway whose agent ends announces that it is a standby, and releases the lease:
-// see handOver.
+// part until it is in service again; nor does the agent of a node that is no gateway node any more. An active
+// gateway whose agent ends announces that it is a standby, and releases the lease: see handOver.
 type elector struct {
 	node     string
 	lease    Lease
@@ -94,7 +94,7 @@ func newElector(o Options) (*elector, error) {
 //
 // On a node that is no gateway node any more, the agent is about to end, and the route agent removes what it has made once the node has
 // other ways. An agent that repaired it meanwhile would interrupt the traffic of the node's pods. It does nothing else, either, and may not end
-// for a long time, as the kubelet does not run: so it leaves the lease at once, whether or not another gateway works.
+// for a long time if the kubelet does not run. So it leaves the lease at once, whether or not another gateway works.
 func (e *elector) Observe(s *mesh.Snapshot) error {
 	e.last.Store(nil)
 	if n := mesh.Find[*corev1.Node](*s, e.node); n != nil && !mesh.IsGatewayNode(n) {
