@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,19 +19,11 @@ import (
 	"subctl/sdewan"
 )
 
-// grants are the rights that the roles of a user give: lists of types by resources, as in sdewan.BucketAnnotation.
-type grants []map[string][]string
-
-// all is the right of a role that has all rights on everything: its holder could change any role, and the webhooks themselves.
-var all = map[string][]string{"*": {"*"}}
-
-// allow reports whether one of the grants allows to write rules of a resource and a type.
-func (g grants) allow(resource, bucket string) bool {
-	for _, lists := range g {
-		for key, types := range lists {
-			if match(key, resource) && slices.ContainsFunc(types, func(t string) bool { return match(t, bucket) }) {
-				return true
-			}
+// allows reports whether lists of types by resources, as in sdewan.BucketAnnotation, allow to write rules of a resource and a type.
+func allows(lists map[string][]string, resource, bucket string) bool {
+	for key, types := range lists {
+		if match(key, resource) && slices.ContainsFunc(types, func(t string) bool { return match(t, bucket) }) {
+			return true
 		}
 	}
 	return false
@@ -57,9 +50,11 @@ func match(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// maxAnnotation is the longest annotation that is read, in bytes. Those of all roles of a user are read at each of his requests: who may write roles must
-// not keep the webhooks busy.
-const maxAnnotation = 8 << 10
+// The annotations of all roles of a user are read at each request of the user: whoever may write roles must not keep the webhooks busy, or fill their memory.
+const (
+	maxAnnotation  = 8 << 10   // bytes of an annotation that is read
+	maxAnnotations = 256 << 10 // bytes of all annotations that are read for a request
+)
 
 // parse reads the annotation of a role. A role without one allows nothing.
 func parse(annotations map[string]string) (map[string][]string, error) {
@@ -106,97 +101,142 @@ func indexBindings(ctx context.Context, f client.FieldIndexer) error {
 		}))
 }
 
-// grants returns what the roles of a user allow in a namespace.
-func (p *permission) grants(ctx context.Context, user authenticationv1.UserInfo, namespace string) (grants, error) {
+// search looks for roles that allow to write rules of a resource in a namespace. It keeps nothing of a role that it has read.
+type search struct {
+	reader              client.Reader
+	namespace, resource string
+	missing             []string        // types that no role has allowed so far
+	seen                map[string]bool // names of ClusterRoles
+	left                int             // bytes of annotations that it may still read; negative if it has left out some
+}
+
+// search looks for roles of a user that allow to write rules of a resource and of these types in a namespace.
+func (p *permission) search(ctx context.Context, user authenticationv1.UserInfo, namespace, resource string, types []string) (*search, error) {
+	references, err := p.references(ctx, user, namespace)
+	if err != nil {
+		return nil, err
+	}
+	s := &search{reader: p.reader, namespace: namespace, resource: resource, missing: types, seen: map[string]bool{}, left: maxAnnotations}
+	for _, r := range references {
+		if len(s.missing) == 0 {
+			break
+		}
+		if err := s.role(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// reference is a role that bindings name. Everywhere is true if they are ClusterRoleBindings.
+type reference struct {
+	everywhere bool
+	kind, name string
+}
+
+// references returns the roles of a user in a namespace, each one once. Those that administrators of the cluster have bound come first: an administrator of the
+// namespace cannot keep them from being read.
+func (p *permission) references(ctx context.Context, user authenticationv1.UserInfo, namespace string) ([]reference, error) {
 	keys := []string{subjectKey(rbacv1.UserKind, user.Username)}
 	for _, g := range user.Groups {
 		keys = append(keys, subjectKey(rbacv1.GroupKind, g))
 	}
-	var out grants
-	add := func(lists map[string][]string, err error) error {
-		out = append(out, lists)
-		return err
+	found := map[reference]bool{}
+	add := func(everywhere bool, r rbacv1.RoleRef) {
+		if r.APIGroup == rbacv1.GroupName {
+			found[reference{everywhere, r.Kind, r.Name}] = true
+		}
 	}
 	for _, key := range keys {
-		inNamespace := &rbacv1.RoleBindingList{}
-		if err := p.reader.List(ctx, inNamespace, client.InNamespace(namespace), client.MatchingFields{subjectIndex: key}); err != nil {
-			return nil, err
-		}
-		for _, b := range inNamespace.Items {
-			if err := add(p.role(ctx, b.RoleRef, namespace, false)); err != nil {
-				return nil, err
-			}
-		}
 		everywhere := &rbacv1.ClusterRoleBindingList{}
-		if err := p.reader.List(ctx, everywhere, client.MatchingFields{subjectIndex: key}); err != nil {
+		if err := p.reader.List(ctx, everywhere, client.MatchingFields{subjectIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
-		for _, b := range everywhere.Items {
-			if err := add(p.role(ctx, b.RoleRef, namespace, true)); err != nil {
-				return nil, err
-			}
+		for i := range everywhere.Items {
+			add(true, everywhere.Items[i].RoleRef)
+		}
+		inNamespace := &rbacv1.RoleBindingList{}
+		if err := p.reader.List(ctx, inNamespace, client.InNamespace(namespace), client.MatchingFields{subjectIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		for i := range inNamespace.Items {
+			add(false, inNamespace.Items[i].RoleRef)
 		}
 	}
-	return out, nil
+	return slices.SortedFunc(maps.Keys(found), func(a, b reference) int {
+		if a.everywhere != b.everywhere {
+			if a.everywhere {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+	}), nil
 }
 
-// role returns what a role allows. A role that does not exist, or whose annotation is no JSON, allows nothing.
-func (p *permission) role(ctx context.Context, ref rbacv1.RoleRef, namespace string, everywhere bool) (map[string][]string, error) {
-	if ref.APIGroup != rbacv1.GroupName {
-		return nil, nil
-	}
-	switch ref.Kind {
+// role reads a role. One that does not exist allows nothing.
+func (s *search) role(ctx context.Context, r reference) error {
+	switch r.kind {
 	case "Role":
 		role := &rbacv1.Role{}
-		if err := p.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, role); err != nil {
-			return nil, client.IgnoreNotFound(err)
+		if err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: r.name}, role, client.UnsafeDisableDeepCopy); err != nil {
+			return client.IgnoreNotFound(err)
 		}
-		lists, _ := parse(role.Annotations) // watch.go tells users what is wrong
-		return lists, nil
+		s.read(role.Annotations)
 	case "ClusterRole":
-		return p.clusterRole(ctx, ref.Name, everywhere)
+		return s.clusterRole(ctx, r)
 	}
-	return nil, nil
+	return nil
 }
 
-// clusterRole returns what a ClusterRole allows, with the ClusterRoles that Kubernetes aggregates to it: edit has what sdewan-edit has.
-func (p *permission) clusterRole(ctx context.Context, name string, everywhere bool) (map[string][]string, error) {
-	out := map[string][]string{}
-	seen := map[string]bool{}
+// clusterRole reads a ClusterRole, with the ClusterRoles that Kubernetes aggregates to it: edit has what sdewan-edit has. Whoever has all rights on everything
+// needs no annotation, as such a user could change any role, and the webhooks themselves.
+func (s *search) clusterRole(ctx context.Context, r reference) error {
 	first := &rbacv1.ClusterRole{}
-	if err := p.reader.Get(ctx, client.ObjectKey{Name: name}, first); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	if err := s.reader.Get(ctx, client.ObjectKey{Name: r.name}, first, client.UnsafeDisableDeepCopy); err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	if everywhere && slices.ContainsFunc(first.Rules, isEverything) {
-		return all, nil
+	if r.everywhere && slices.ContainsFunc(first.Rules, isEverything) {
+		s.missing = nil
+		return nil
 	}
 	for queue := []rbacv1.ClusterRole{*first}; len(queue) > 0; {
 		role := queue[0]
 		queue = queue[1:]
-		if seen[role.Name] {
+		if s.seen[role.Name] {
 			continue
 		}
-		seen[role.Name] = true
-		lists, _ := parse(role.Annotations)
-		for key, types := range lists {
-			out[key] = append(slices.Clip(out[key]), types...)
-		}
+		s.seen[role.Name] = true
+		s.read(role.Annotations)
 		if role.AggregationRule == nil {
 			continue
 		}
 		for _, selector := range role.AggregationRule.ClusterRoleSelectors {
-			s, err := metav1.LabelSelectorAsSelector(&selector)
+			chosen, err := metav1.LabelSelectorAsSelector(&selector)
 			if err != nil {
 				continue
 			}
 			list := &rbacv1.ClusterRoleList{}
-			if err := p.reader.List(ctx, list, client.MatchingLabelsSelector{Selector: s}); err != nil {
-				return nil, err
+			if err := s.reader.List(ctx, list, client.MatchingLabelsSelector{Selector: chosen}, client.UnsafeDisableDeepCopy); err != nil {
+				return err
 			}
 			queue = append(queue, list.Items...)
 		}
 	}
-	return out, nil
+	return nil
+}
+
+// read removes from the missing types what the annotation of a role allows. One that is no JSON, or too long, allows nothing: watch.go tells users so.
+func (s *search) read(annotations map[string]string) {
+	size := len(annotations[sdewan.BucketAnnotation])
+	if size > maxAnnotation || s.left < 0 {
+		return
+	}
+	if s.left -= size; s.left < 0 {
+		return
+	}
+	lists, _ := parse(annotations)
+	s.missing = slices.DeleteFunc(s.missing, func(bucket string) bool { return allows(lists, s.resource, bucket) })
 }
 
 // isEverything reports whether a rule grants all verbs on all resources.

@@ -33,29 +33,32 @@ func (p *permission) Handle(ctx context.Context, req admission.Request) admissio
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	types := map[string]bool{}
+	var types []string
 	for _, rule := range []sdewan.Rule{before, after} {
-		if rule != nil {
-			types[rule.GetLabels()[sdewan.BucketLabel]] = true
+		if rule != nil && !slices.Contains(types, rule.GetLabels()[sdewan.BucketLabel]) {
+			types = append(types, rule.GetLabels()[sdewan.BucketLabel])
 		}
 	}
-	grants, err := p.grants(ctx, req.UserInfo, req.Namespace)
+	s, err := p.search(ctx, req.UserInfo, req.Namespace, kind.Resource, types)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading the roles of %q: %w", req.UserInfo.Username, err))
 	}
-	for bucket := range types {
-		if !grants.allow(kind.Resource, bucket) {
-			return admission.Denied(refusal(req, kind, bucket))
-		}
+	if len(s.missing) > 0 {
+		return admission.Denied(refusal(req, kind, s.missing[0], s.left < 0))
 	}
 	return admission.Allowed("")
 }
 
-func refusal(req admission.Request, kind sdewan.Kind, bucket string) string {
+// refusal returns the message for a user who may not write rules of a type. More is true if not all annotations were read.
+func refusal(req admission.Request, kind sdewan.Kind, bucket string, more bool) string {
 	what := fmt.Sprintf("with the label %s=%s", sdewan.BucketLabel, bucket)
 	if bucket == "" {
 		what = fmt.Sprintf("without the label %s", sdewan.BucketLabel)
 	}
-	return fmt.Sprintf("%s may not change %s %s in namespace %s: no role of this user has the annotation %s with %q in the list of %q",
+	message := fmt.Sprintf("%s may not change %s %s in namespace %s: no role of this user has the annotation %s with %q in the list of %q",
 		req.UserInfo.Username, kind.Resource, what, req.Namespace, sdewan.BucketAnnotation, bucket, kind.Resource)
+	if more {
+		message += fmt.Sprintf(" (these annotations have more than %d KiB altogether, and only so much is read: bind fewer roles)", maxAnnotations>>10)
+	}
+	return message
 }

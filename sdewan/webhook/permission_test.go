@@ -287,7 +287,7 @@ func FuzzAnnotation(f *testing.F) {
 		if err != nil && len(lists) > 0 {
 			t.Error("an annotation with a mistake has no effect")
 		}
-		allowed := grants{lists}.allow(resource, bucket)
+		allowed := allows(lists, resource, bucket)
 		var plain map[string][]string
 		if json.Unmarshal([]byte(annotation), &plain) == nil && slices.Contains(plain[resource], bucket) && !allowed && !strings.ContainsAny(resource+bucket, "*?") {
 			t.Error("what is listed is allowed")
