@@ -9,9 +9,9 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// aim is the desired state of one pod, according to the rules of its CNF. Pods of one CNF may differ in their networks.
+// aim is what became of the rules of a CNF in the desired state of one pod. Pods of one CNF may differ in their networks. It has no objects: there is one aim for each pod
+// until an attempt ends.
 type aim struct {
-	desires []desire
 	// mistakes are the rules that cannot be on this pod, by UID.
 	mistakes map[types.UID]problem
 	// claims has the rule that stands for each object.
@@ -27,17 +27,18 @@ func (a aim) isFor(r rule, now services) bool {
 	return ok && generation == r.GetGeneration() && a.services.targets[r.GetUID()].same(now.targets[r.GetUID()])
 }
 
-// aimOf returns what a pod with these networks should hold. What a rule that is wrong has left on the pod stays, until it is
+// aimOf returns what a pod with these networks should hold, and what became of each rule. What a rule that is wrong has left on the pod stays, until it is
 // right or deleted.
-func aimOf(rules []rule, networks sdewan.Networks, services services, unmanaged func(*rest.Collection, string) bool) aim {
-	a := aim{mistakes: map[types.UID]problem{}, claims: map[id]types.UID{}, versions: make(map[types.UID]int64, len(rules)), services: services}
-	objects, kept := map[*rest.Collection][]wanted{}, map[id]bool{}
+func aimOf(rules []rule, networks sdewan.Networks, services services, unmanaged func(*rest.Collection, string) bool) (a aim, desires []desire) {
+	a = aim{mistakes: map[types.UID]problem{}, claims: map[id]types.UID{}, versions: make(map[types.UID]int64, len(rules)), services: services}
+	objects, kept, deleted := map[*rest.Collection][]wanted{}, map[id]bool{}, map[*rest.Collection][]string{}
 	holder := map[id]rule{}
 	for _, r := range rules { // the oldest first
 		l := r.kind.Collection
 		key := id{l, r.GetName()}
 		a.versions[r.GetUID()] = r.GetGeneration()
 		if r.deleting() {
+			deleted[l] = append(deleted[l], r.GetName())
 			continue
 		}
 		if older, taken := holder[key]; taken {
@@ -55,9 +56,9 @@ func aimOf(rules []rule, networks sdewan.Networks, services services, unmanaged 
 		objects[l] = append(objects[l], wanted{o, r.inSync()})
 	}
 	for _, l := range collections() {
-		a.desires = append(a.desires, desire{l, objects[l], func(name string) bool { return kept[id{l, name}] || unmanaged(l, name) }})
+		desires = append(desires, desire{l, objects[l], func(name string) bool { return kept[id{l, name}] || unmanaged(l, name) }, deleted[l]})
 	}
-	return a
+	return a, desires
 }
 
 // owes reports whether a service may have to be restarted on a pod that this controller has not seen before, although
@@ -80,7 +81,7 @@ func (a aim) on(r rule, s synced) problem {
 		return p
 	}
 	claimed := a.claims[key] != ""
-	if r.deleting() && (claimed || !s.have[l].has(key.name) && s.refused[key] == nil) {
+	if r.deleting() && (claimed || !s.remains[key] && s.refused[key] == nil) {
 		return problem{} // another rule with the name has taken over the object, or it is gone
 	}
 	if err := s.refused[key]; err != nil {

@@ -67,7 +67,7 @@ func (f *fleet) room(ctx context.Context, m *member, namespace string) error {
 	return nil
 }
 
-// done ends the sync of a member.
+// done ends the sync of a member. By then, nothing that its pod returned may be left in memory but what synced has.
 func (f *fleet) done(m *member, namespace string) {
 	if m.large {
 		f.large.give(namespace)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,56 @@ func TestHostileCollections(t *testing.T) {
 	_, err = b.memory.sync(t.Context(), b.client, want(), syncOptions{})
 	require.ErrorContains(t, err, "the CNF has objects of more than 16 MiB altogether")
 	require.Equal(t, 4, asked)
+}
+
+// What a pod has returned is not in memory any more when its sync has ended: a CNF may have many pods, which end one after another. Nor is it kept for the next sync.
+func TestHostileReplicas(t *testing.T) {
+	long := strings.Repeat("x", 7<<20)
+	body := `{"policies":[{"name":"a","x":"` + long + `"},{"name":"b","x":"` + long + `"},{"name":"c"}]}`
+	for name, test := range map[string]struct {
+		fails int // the answer about rules
+		keeps bool
+		hangs int
+	}{"failed sync": {fails: http.StatusInternalServerError}, "all is kept": {keeps: true}, "removals hang": {hangs: maxHangs}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBoxWithin(t, 3*time.Second)
+			_, err := b.client.List(t.Context(), rest.Policies) // logs in
+			require.NoError(t, err)
+			b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+				switch {
+				case r.Method == http.MethodDelete:
+					<-r.Context().Done()
+				case strings.HasSuffix(r.URL.Path, "/policies"):
+					fmt.Fprint(w, body)
+				case test.fails != 0 && strings.HasSuffix(r.URL.Path, "/rules"):
+					http.Error(w, "no", test.fails)
+				default:
+					return false
+				}
+				return true
+			})
+			desires := want()
+			desires[0].deleted = []string{"gone", "a"}
+			if test.keeps {
+				desires[0].keep = func(string) bool { return true }
+			}
+			before := heap()
+			s, err := b.memory.sync(t.Context(), b.client, desires, syncOptions{})
+			require.Equal(t, test.fails != 0, err != nil, "%v", err)
+			require.Less(t, heap()-before, 5, "MiB; the pod returned 14")
+			require.Equal(t, map[id]bool{{rest.Policies, "a"}: true}, s.remains)
+			require.Len(t, b.doubts, test.hangs)
+		})
+	}
+}
+
+// heap returns how much memory is in use, in MiB.
+func heap() int {
+	runtime.GC()
+	runtime.GC() // what pools hold
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc >> 20)
 }
 
 // What is long, or much, in annotations takes bounded time and memory.

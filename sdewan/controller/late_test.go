@@ -209,7 +209,8 @@ func TestVerdictOnOldTarget(t *testing.T) {
 	j := judgement{cnf: cnf{key: scene.cnf, deployments: []*appsv1.Deployment{d}, pods: scene.pods[:1], rules: []rule{x}}, services: now}
 	r := &reconciler{o: Options{Resync: time.Hour}}
 	judge := func(was services) attempt {
-		j.states = []state{{outcome: outcome{aim: aimOf(j.rules, nil, was, nil)}}}
+		aim, _ := aimOf(j.rules, nil, was, nil)
+		j.states = []state{{outcome: outcome{aim: aim}}}
 		return r.judge(j, func() bool { return true })
 	}
 	a := judge(now)

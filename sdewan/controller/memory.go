@@ -29,9 +29,9 @@ type memory struct {
 	// refused.
 	accepted, tries int
 	changes         map[change]int
-	// doubts are what the CNF refused or failed to change, as it was before; the zero Item for what it failed to create. OpenWrt may have deleted it, and
+	// doubts are what the CNF refused or failed to change, as it was before; the zero doubt for what it failed to create. OpenWrt may have deleted it, and
 	// a CNF that did not answer may change it later.
-	doubts map[id]restclient.Item
+	doubts map[id]doubt
 }
 
 // id names an object on a CNF.
@@ -49,8 +49,21 @@ type change struct {
 // answer has digests of an object, and of what the pod makes of it.
 type answer struct{ sent, got [sha256.Size]byte }
 
+// doubt is what an object was before a change of it failed: it can be large, so this is a digest.
+type doubt struct {
+	existed bool
+	was     [sha256.Size]byte
+}
+
+func doubtOf(before restclient.Item) doubt {
+	if before.Name == "" {
+		return doubt{}
+	}
+	return doubt{true, before.Digest()}
+}
+
 func newMemory() *memory {
-	return &memory{owed: map[string]bool{}, dropped: map[string]bool{}, answers: map[id]answer{}, refusals: map[id]refusal{}, changes: map[change]int{}, doubts: map[id]restclient.Item{}}
+	return &memory{owed: map[string]bool{}, dropped: map[string]bool{}, answers: map[id]answer{}, refusals: map[id]refusal{}, changes: map[change]int{}, doubts: map[id]doubt{}}
 }
 
 // owesAny reports whether a service must be restarted.

@@ -25,6 +25,8 @@ type desire struct {
 	// keep reports whether an object that is not wanted stays: because a rule that is wrong left it there, or because the
 	// administrator keeps it. It is not nil.
 	keep func(name string) bool
+	// deleted are the names of rules that are being deleted: sync reports which of them the pod still has.
+	deleted []string
 }
 
 // op is a change of a collection.

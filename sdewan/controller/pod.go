@@ -21,7 +21,8 @@ type api interface {
 
 // synced is the state of a pod after everything was done that could be done.
 type synced struct {
-	have map[*rest.Collection]listing
+	// remains are the objects of deleted rules that the pod still has. No more is kept of what a pod returned: see fleet.done.
+	remains map[id]bool
 	// refused has the reason for each object that the pod did not accept, or did not remove.
 	refused map[id]error
 	// written are the objects that were created or changed. One that was moved is what it was, and its rule as much applied as before: on
@@ -56,8 +57,8 @@ type syncOptions struct {
 // did not answer; the next sync finds out how far this one got.
 func (m *memory) sync(ctx context.Context, c api, desires []desire, o syncOptions) (synced, error) {
 	s := &session{
-		memory: m, api: c, desires: desires, options: o, before: map[id]restclient.Item{}, stale: desires, start: m.tries, unreported: map[id]bool{}, lastReport: time.Now(),
-		synced: synced{have: map[*rest.Collection]listing{}, written: map[id]bool{}, restarts: map[string]error{}, waiting: map[string]bool{}},
+		memory: m, api: c, desires: desires, options: o, have: map[*rest.Collection]listing{}, before: map[id]restclient.Item{}, stale: desires, start: m.tries, unreported: map[id]bool{}, lastReport: time.Now(),
+		synced: synced{written: map[id]bool{}, restarts: map[string]error{}, waiting: map[string]bool{}},
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		s.retryFor = time.Until(deadline) / 4
@@ -70,34 +71,54 @@ func (m *memory) sync(ctx context.Context, c api, desires []desire, o syncOption
 			}
 		}
 	}
+	err := s.run(ctx)
+	s.remains = s.remaining()
+	return s.synced, err
+}
+
+// run makes the changes.
+func (s *session) run(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
-		return s.synced, err
+		return err
 	}
 	if s.postponed(func(key id, r refusal) bool { return s.again(key.collection, r) }) {
 		if err := s.settle(ctx); err != nil {
-			return s.synced, err
+			return err
 		}
 	}
-	if !m.started && !m.owesAny() {
-		if err := m.start(ctx, c); err != nil {
-			return s.synced, err
+	if !s.started && !s.owesAny() {
+		if err := s.memory.start(ctx, s.api); err != nil {
+			return err
 		}
 	}
 	if err := s.restart(ctx); err != nil {
-		return s.synced, err
+		return err
 	}
 	if s.postponed(func(id, refusal) bool { return true }) {
 		if err := s.settle(ctx); err != nil {
-			return s.synced, err
+			return err
 		}
 		if err := s.restart(ctx); err != nil {
-			return s.synced, err
+			return err
 		}
 	}
 	if err := s.rewrite(ctx); err != nil {
-		return s.synced, err
+		return err
 	}
-	return s.synced, s.look(ctx)
+	return s.look(ctx)
+}
+
+// remaining returns the objects of deleted rules that the pod still has.
+func (s *session) remaining() map[id]bool {
+	out := map[id]bool{}
+	for _, d := range s.desires {
+		for _, name := range d.deleted {
+			if s.have[d.collection].has(name) {
+				out[id{d.collection, name}] = true
+			}
+		}
+	}
+	return out
 }
 
 // restart restarts the services whose objects have changed, once all changes of them were sent: until then their order may be wrong.

@@ -74,10 +74,11 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	if err != nil {
 		o.mistakes = []string{oneLine(err)}
 	}
-	o.aim = aimOf(c.rules, networks, services, unmanaged)
-	o.synced, err = m.sync(ctx, m.client, o.aim.desires, syncOptions{
+	aim, desires := aimOf(c.rules, networks, services, unmanaged)
+	o.aim = aim
+	o.synced, err = m.sync(ctx, m.client, desires, syncOptions{
 		owes:   func(service string) bool { return owes(c.rules, service) },
-		report: func(refused map[id]error) { early.refused(ctx, p.Name, o.aim, refused) },
+		report: func(refused map[id]error) { early.refused(ctx, p.Name, aim, refused) },
 	})
 	if err != nil {
 		m.read = time.Time{} // the Secrets may have changed

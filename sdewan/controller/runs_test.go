@@ -254,7 +254,8 @@ func TestVerdictOnLatePod(t *testing.T) {
 	require.True(t, known)
 	require.Equal(t, stuck, v.problem)
 	// What was synced before the rule was as it is says nothing about the rule.
-	j.states = []state{{outcome: outcome{aim: aimOf(nil, nil, services{}, nil)}}}
+	aim, _ := aimOf(nil, nil, services{}, nil)
+	j.states = []state{{outcome: outcome{aim: aim}}}
 	_, known, _ = j.verdict(x, problem{})
 	require.False(t, known)
 }

@@ -70,11 +70,12 @@ func (s *session) failed(key id, o op, err error, hung bool) {
 	if why != "" {
 		s.stopped = fmt.Errorf("the CNF %s: the rest follows; changing %s/%s: %w", why, key.collection, o.name, err)
 	}
-	s.doubts[key] = s.before[key]
+	before := s.before[key]
 	if o.verb == remove {
 		have := s.have[key.collection]
-		s.doubts[key] = have.items[have.first[o.name]]
+		before = have.items[have.first[o.name]]
 	}
+	s.doubts[key] = doubtOf(before)
 	delete(s.before, key)
 }
 

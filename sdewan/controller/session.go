@@ -29,17 +29,18 @@ type session struct {
 	desires []desire
 	options syncOptions
 	synced
-	before     map[id]restclient.Item // what was written in this session, as it was before; the zero Item for what was created
-	stale      []desire               // collections to be read before they are compared
-	failures   int                    // answers of 5xx in this round, and missing ones
-	hangs      int                    // missing answers
-	start      int                    // memory.tries at the beginning
-	retry      map[id]bool            // what was refused in earlier sessions, and is to be tried now
-	begun      bool                   // something was sent
-	until      time.Time              // after which no change is begun but the first one; the zero Time if there is no limit
-	retryFor   time.Duration          // bounds the time for what was refused before
-	unreported map[id]bool            // what was refused in this session, and not reported yet
-	lastReport time.Time              // when reportRefusals looked last, or the beginning
+	have       map[*rest.Collection]listing // as the pod returned it
+	before     map[id]restclient.Item       // what was written in this session, as it was before; the zero Item for what was created
+	stale      []desire                     // collections to be read before they are compared
+	failures   int                          // answers of 5xx in this round, and missing ones
+	hangs      int                          // missing answers
+	start      int                          // memory.tries at the beginning
+	retry      map[id]bool                  // what was refused in earlier sessions, and is to be tried now
+	begun      bool                         // something was sent
+	until      time.Time                    // after which no change is begun but the first one; the zero Time if there is no limit
+	retryFor   time.Duration                // bounds the time for what was refused before
+	unreported map[id]bool                  // what was refused in this session, and not reported yet
+	lastReport time.Time                    // when reportRefusals looked last, or the beginning
 }
 
 // mayBegin reports whether there is time for one more change.
@@ -159,8 +160,11 @@ func (s *session) list(ctx context.Context, d desire) error {
 		if key.collection != d.collection {
 			continue
 		}
-		at, ok := have.first[key.name]
-		changed := ok != (before.Name != "") || ok && !have.items[at].Same(before)
+		var now doubt
+		if at, ok := have.first[key.name]; ok {
+			now = doubtOf(have.items[at])
+		}
+		changed := now != before
 		if changed && d.collection.Service != "" {
 			s.owed[d.collection.Service] = true
 		}
@@ -229,7 +233,7 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 			s.refused[key], s.refusals[key] = err, refusal{o.verb, digest(o.object), err, hung, s.accepted, s.tries, time.Since(began)}
 			s.unreported[key] = true
 			if before, ok := s.before[key]; ok && o.verb == update {
-				s.doubts[key] = before
+				s.doubts[key] = doubtOf(before)
 			}
 		default:
 			return done, fmt.Errorf("changing %s/%s: %w", l, o.name, err)

@@ -107,7 +107,7 @@ func (j judgement) behind(x rule) bool {
 
 // lacks reports whether a sync of a pod did not consider a rule as it is now.
 func (j judgement) lacks(s state, x rule) bool {
-	return s.aim.desires != nil && !s.aim.isFor(x, j.services)
+	return s.aim.versions != nil && !s.aim.isFor(x, j.services)
 }
 
 // verdict returns the state of a rule, unless it depends on a pod that is late: then nothing new is known. ByCNF reports whether a pod that is not late is the cause of a problem.
@@ -124,7 +124,7 @@ func (j judgement) verdict(x rule, wrong problem) (v verdict, known, byCNF bool)
 			}
 			continue
 		}
-		if s.aim.desires == nil {
+		if s.aim.versions == nil {
 			continue // not ready
 		}
 		p := s.aim.on(x, s.synced)
