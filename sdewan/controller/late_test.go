@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -220,4 +221,59 @@ func TestVerdictOnOldTarget(t *testing.T) {
 	a = judge(before)
 	require.Empty(t, a.rules, "nothing is known of it")
 	require.Equal(t, dnsSoon, a.after)
+}
+
+// Pods that stall keep the others waiting for their slots at most once, and a pod that waits is not called slow.
+func TestRunsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		good := s.pods[:1]
+		s.pods = nil
+		for i := range podsAtOnce {
+			s.add(fmt.Sprint("stalls-", i))
+		}
+		begun := func() (names []string) {
+			for {
+				synctest.Wait()
+				select {
+				case name := <-s.begun:
+					names = append(names, name)
+				default:
+					return names
+				}
+			}
+		}
+		soon := func() { s.changed(s.cnf, true) }
+		s.attempt(soon)
+		require.Len(t, begun(), podsAtOnce)
+		s.pods = append(s.pods, good...)
+		state := s.attempt(soon)[podsAtOnce]
+		require.True(t, state.waits && !state.long)
+		require.Contains(t, lateOn("good", state.waits).message, "waits for other pods")
+		time.Sleep(lateAfter)
+		require.True(t, s.attempt(soon)[podsAtOnce].long, "the rule must not count as applied")
+		s.keep(s.cnf, s.pods[:podsAtOnce])
+		require.Equal(t, s.cnf, <-s.asked, "a pod that is gone waits for nothing")
+
+		s.attempt(soon)
+		require.Empty(t, begun())
+		time.Sleep(lateAfter)
+		s.finish[s.pods[0].Name] <- outcome{problem: stuck}
+		<-s.asked
+		require.Equal(t, []string{"good"}, begun())
+		state = s.attempt(soon)[podsAtOnce]
+		require.False(t, state.waits || state.long, "it was not slow")
+		for _, p := range s.pods[1:podsAtOnce] {
+			s.finish[p.Name] <- outcome{problem: stuck}
+			<-s.asked
+		}
+		s.finish["good"] <- outcome{}
+		<-s.asked
+		begun()
+		s.attempt(soon) // takes what they came to
+		s.attempt(soon)
+		names := begun()
+		require.Len(t, names, failedAtOnce+1)
+		require.Contains(t, names, "good")
+	})
 }

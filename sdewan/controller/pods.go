@@ -17,8 +17,12 @@ import (
 // podTimeout bounds all requests of one sync of a pod.
 const podTimeout = 2 * time.Minute
 
-// podsAtOnce is the number of pods of a CNF that are synced at the same time.
-const podsAtOnce = 16
+// podsAtOnce is the number of pods of a CNF that are synced at the same time. Of these, at most failedAtOnce are pods whose last sync has failed: however many pods
+// do not answer, the others do not wait for them again and again.
+const (
+	podsAtOnce   = 16
+	failedAtOnce = podsAtOnce / 2
+)
 
 // outcome is the result of syncing one pod.
 type outcome struct {

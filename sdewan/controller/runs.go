@@ -42,6 +42,7 @@ type work struct {
 	holds               bool // a slot
 	pods                map[types.UID]*run
 	atOnce              chan struct{} // slots of syncs
+	failed              chan struct{} // slots of syncs of pods whose last one has failed, which need one of atOnce, too
 	signal              wake.Signal   // of changes, and of ends of syncs
 }
 
@@ -50,17 +51,20 @@ type run struct {
 	incarnation string
 	cancel      context.CancelFunc
 	busy        bool
-	began       time.Time
+	waits       bool      // for a slot
+	began       time.Time // or, while it waits, began to wait
 	ended       time.Time
 	seen        int      // work.seen when it began
 	news        *outcome // that no attempt has taken yet
 	last        problem  // with the pod, at the end of the last sync
+	failed      bool     // whether the last sync has failed, or had no time for all changes
 }
 
 // state is what an attempt knows of a pod.
 type state struct {
 	outcome         // the zero value for a pod that is not ready, or late
 	late    bool    // its sync has not ended
+	waits   bool    // nor begun
 	long    bool    // for lateAfter at least
 	last    problem // with a pod that is late, when it was synced last
 }
@@ -91,7 +95,7 @@ func (r *runs) begin(cnf types.NamespacedName) bool {
 	defer r.mu.Unlock()
 	w := r.cnfs[cnf]
 	if w == nil {
-		w = &work{pods: map[types.UID]*run{}, atOnce: make(chan struct{}, podsAtOnce), signal: wake.NewSignal()}
+		w = &work{pods: map[types.UID]*run{}, atOnce: make(chan struct{}, podsAtOnce), failed: make(chan struct{}, failedAtOnce), signal: wake.NewSignal()}
 	}
 	if !w.holds && !r.slots.try(cnf.Namespace) {
 		return false
@@ -151,12 +155,14 @@ func (r *runs) start(ctx context.Context, cnf types.NamespacedName, pod *corev1.
 		return
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it may outlive the attempt: see close
-	p.cancel, p.busy, p.began, p.seen, p.news = cancel, true, time.Now(), w.seen, nil
+	p.cancel, p.busy, p.waits, p.began, p.seen, p.news = cancel, true, true, time.Now(), w.seen, nil
+	slots := []chan struct{}{w.atOnce}
+	if p.failed {
+		slots = []chan struct{}{w.failed, w.atOnce}
+	}
 	r.group.Go(func() {
 		defer cancel()
-		w.atOnce <- struct{}{}
-		o := do(ctx)
-		<-w.atOnce
+		o := r.inTurn(ctx, slots, p, do)
 		again := r.ended(ctx, w, pod.UID, o)
 		w.signal.Send()
 		if again {
@@ -165,12 +171,29 @@ func (r *runs) start(ctx context.Context, cnf types.NamespacedName, pod *corev1.
 	})
 }
 
+// inTurn takes slots for a sync, and does it then.
+func (r *runs) inTurn(ctx context.Context, slots []chan struct{}, p *run, do func(context.Context) outcome) outcome {
+	for _, s := range slots {
+		select {
+		case s <- struct{}{}:
+			defer func() { <-s }()
+		case <-ctx.Done():
+			return outcome{} // of which nobody hears: see ended
+		}
+	}
+	r.mu.Lock()
+	p.waits, p.began = false, time.Now()
+	r.mu.Unlock()
+	return do(ctx)
+}
+
 // ended records the end of a sync, and reports whether another attempt must follow: because none is waiting, or the sync was cancelled.
 func (r *runs) ended(ctx context.Context, w *work, pod types.UID, o outcome) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, cancelled := w.pods[pod], ctx.Err() != nil // under the lock: keep cancels what it sees running
-	p.busy, p.ended, p.news = false, time.Now(), &o
+	p.busy, p.waits, p.ended, p.news = false, false, time.Now(), &o
+	p.failed = o.problem.reason != "" || len(o.synced.unsent) > 0
 	if cancelled {
 		delete(w.pods, pod)
 	}
@@ -245,7 +268,7 @@ func (w *work) take(pods []*corev1.Pod) (states []state, again bool) {
 		case p == nil: // it was cancelled: the next attempt follows
 			s.late = true
 		case p.busy:
-			s.late, s.long, s.last = true, time.Since(p.began) >= lateAfter, p.last
+			s.late, s.waits, s.long, s.last = true, p.waits, time.Since(p.began) >= lateAfter, p.last
 		case p.news == nil: // the controller ends
 			s.late = true
 		default:

@@ -116,8 +116,8 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	s := &scene{
-		T: t, runs: newRuns(newShares(4)), cnf: types.NamespacedName{Namespace: "a", Name: "cnf"}, begun: make(chan string, 10),
-		finish: map[string]chan outcome{}, asked: make(chan types.NamespacedName, 10),
+		T: t, runs: newRuns(newShares(4)), cnf: types.NamespacedName{Namespace: "a", Name: "cnf"}, begun: make(chan string, 100),
+		finish: map[string]chan outcome{}, asked: make(chan types.NamespacedName, 100),
 	}
 	s.enqueue = func(cnf types.NamespacedName) { s.asked <- cnf }
 	s.add("good")

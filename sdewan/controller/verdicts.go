@@ -43,7 +43,7 @@ func (j judgement) wrong() (wrong, unfinished problem, fresh bool) {
 		case s.late && s.last.reason != "" && !fresh:
 			wrong = s.last
 		case s.late && s.long:
-			unfinished = lateOn(pod)
+			unfinished = lateOn(pod, s.waits)
 		case len(s.synced.unsent) > 0:
 			unfinished, fresh = problem{Unfinished, fmt.Sprintf("pod %s: %v", pod, s.synced.stopped)}, true
 		}
@@ -51,8 +51,11 @@ func (j judgement) wrong() (wrong, unfinished problem, fresh bool) {
 	return wrong, unfinished, fresh
 }
 
-// lateOn is the problem of a rule that a pod may lack, as it has not finished.
-func lateOn(pod string) problem {
+// lateOn is the problem of a rule that a pod may lack, as it has not finished, or not begun.
+func lateOn(pod string, waits bool) problem {
+	if waits {
+		return problem{Unfinished, fmt.Sprintf("pod %s: it waits for other pods of the CNF, of which %d are sent changes at a time: see why these do not finish if this stays", pod, podsAtOnce)}
+	}
 	return problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers slowly, and has not been sent everything yet: see why if this stays", pod)}
 }
 
@@ -120,7 +123,7 @@ func (j judgement) verdict(x rule, wrong problem) (v verdict, known, byCNF bool)
 		if s.late || j.lacks(s, x) {
 			known, v.gone = false, false
 			if s.long {
-				late = lateOn(pod)
+				late = lateOn(pod, s.waits)
 			}
 			continue
 		}
