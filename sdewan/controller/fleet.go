@@ -24,9 +24,9 @@ import (
 
 // fleet has a client and a memory for each pod.
 type fleet struct {
-	reader client.Reader // of Secrets, from the API server itself: nobody may list all Secrets of a cluster because of a few
-	o      Options
-	large  *shares // for pods that return much
+	secrets *secrets
+	o       Options
+	large   *shares // for pods that return much
 
 	newcomers *newcomers
 
@@ -35,7 +35,7 @@ type fleet struct {
 }
 
 func newFleet(reader client.Reader, o Options) *fleet {
-	return &fleet{reader: reader, o: o, large: newShares(maxLarge), newcomers: newNewcomers(), members: map[types.NamespacedName]map[types.UID]*member{}}
+	return &fleet{secrets: newSecrets(reader, o.now), o: o, large: newShares(maxLarge), newcomers: newNewcomers(), members: map[types.NamespacedName]map[types.UID]*member{}}
 }
 
 // member is a pod, with its containers as they run.
@@ -44,7 +44,7 @@ type member struct {
 	incarnation string
 	client      *restclient.Client
 	credentials [sha256.Size]byte
-	read        time.Time // when the Secrets were read
+	read        time.Time // after which the Secrets were read
 	large       bool      // whether it has a slot of fleet.large
 	complete    bool      // whether it has had all its rules once
 }
@@ -75,10 +75,6 @@ func (f *fleet) done(m *member, namespace string) {
 	m.large = false
 }
 
-// credentialsFor is the time for which Secrets are assumed to be unchanged. After a wrong password, or certificate, they are looked
-// up at once.
-const credentialsFor = time.Minute
-
 // of returns the member for a pod of a CNF. Its memory is empty if the containers of the pod have been restarted: then so is the CNF.
 // Only one caller at a time may use the memory.
 func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod) (*member, *problem) {
@@ -98,14 +94,16 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 	if m.client != nil && f.o.now().Sub(m.read) < credentialsFor {
 		return m, nil
 	}
-	o, wrong := f.credentials(ctx, p)
+	o, since, wrong := f.credentials(ctx, p)
 	if wrong != nil {
+		f.distrust(m, p)
 		return m, wrong
 	}
 	if sum := o.digest(); m.client == nil || m.credentials != sum {
 		o.Large = func(ctx context.Context) error { return f.room(ctx, m, cnf.Namespace) }
 		c, err := restclient.New(o.Options)
 		if err != nil {
+			f.distrust(m, p)
 			return m, &problem{NoCredentials, fmt.Sprintf("Secrets %s and %s of the pods: %s", p.Labels[sdewan.AccountLabel], p.Labels[sdewan.CertLabel], oneLine(err))}
 		}
 		f.mu.Lock() // for the collector
@@ -115,7 +113,7 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 		m.client, m.credentials = c, sum
 		f.mu.Unlock()
 	}
-	m.read = f.o.now()
+	m.read = since
 	return m, nil
 }
 
@@ -177,23 +175,26 @@ func (a access) digest() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// credentials reads the Secrets that the labels of a pod name.
-func (f *fleet) credentials(ctx context.Context, p *corev1.Pod) (access, *problem) {
+// credentials reads the Secrets that the labels of a pod name. They are as they were after a time.
+func (f *fleet) credentials(ctx context.Context, p *corev1.Pod) (access, time.Time, *problem) {
+	wrong := func(format string, args ...any) (access, time.Time, *problem) {
+		return access{}, time.Time{}, &problem{NoCredentials, fmt.Sprintf(format, args...)}
+	}
 	var out [2][]byte
-	for i, s := range []struct{ label, key, what string }{
-		{sdewan.AccountLabel, "password", "the password of root"},
-		{sdewan.CertLabel, "ca.crt", "the CA that has signed the CNF's certificate"},
-	} {
-		name := p.Labels[s.label]
-		if name == "" {
-			return access{}, &problem{NoCredentials, fmt.Sprintf("pod %s has no label %s: set it in the template of the Deployment to the name of a Secret with the key %s, %s", p.Name, s.label, s.key, s.what)}
+	since := f.o.now()
+	for i, c := range credentialsOf(p) {
+		if c.secret.Name == "" {
+			return wrong("pod %s has no label %s: set it in the template of the Deployment to the name of a Secret with the key %s, %s", p.Name, c.label, c.key, c.what)
 		}
-		var found corev1.Secret
-		if err := f.reader.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: name}, &found); err != nil {
-			return access{}, &problem{NoCredentials, fmt.Sprintf("reading Secret %s, which label %s of the pods names: %v", name, s.label, err)}
+		value, read, err := f.secrets.get(ctx, c.secretKey)
+		if err != nil {
+			return wrong("reading Secret %s, which label %s of the pods names: %v", c.secret.Name, c.label, err)
 		}
-		if out[i] = found.Data[s.key]; len(out[i]) == 0 {
-			return access{}, &problem{NoCredentials, fmt.Sprintf("Secret %s, which label %s of the pods names, has no key %s: add it, with %s", name, s.label, s.key, s.what)}
+		if len(value) == 0 {
+			return wrong("Secret %s, which label %s of the pods names, has no key %s: add it, with %s", c.secret.Name, c.label, c.key, c.what)
+		}
+		if out[i] = value; read.Before(since) {
+			since = read
 		}
 	}
 	out[0] = bytes.TrimRight(out[0], "\r\n") // the CNF does not count the end of the line either
@@ -201,7 +202,13 @@ func (f *fleet) credentials(ctx context.Context, p *corev1.Pod) (access, *proble
 	return access{restclient.Options{
 		Address: hostPort(address, f.o.Port), Name: restclient.PodName(address, p.Namespace, f.o.ClusterDomain),
 		Password: secret.Bytes(out[0]), CA: out[1], Timeout: f.o.Timeout,
-	}}, nil
+	}}, since, nil
+}
+
+// distrust makes the next sync of a member read the Secrets again: they may have changed.
+func (f *fleet) distrust(m *member, p *corev1.Pod) {
+	m.read = time.Time{}
+	f.secrets.forget(p)
 }
 
 // problemOf returns what an error of a client means.

@@ -85,7 +85,7 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 		report: func(refused map[id]error) { early.refused(ctx, p.Name, aim, refused) },
 	})
 	if err != nil {
-		m.read = time.Time{} // the Secrets may have changed
+		r.fleet.distrust(m, p)
 		if o.problem = problemOf(p.Name, err); o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
 			o.problem = problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}
 		}
