@@ -178,7 +178,7 @@ func (r *runs) inTurn(ctx context.Context, slots []chan struct{}, p *run, do fun
 		case s <- struct{}{}:
 			defer func() { <-s }()
 		case <-ctx.Done():
-			return outcome{} // of which nobody hears: see ended
+			return outcome{} // is discarded: see ended
 		}
 	}
 	r.mu.Lock()

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/sdewan"
 	"subctl/sdewan/rest"
 )
 
@@ -192,4 +195,18 @@ func TestHostileHangingCNF(t *testing.T) {
 	require.ErrorContains(t, err, "changing mwan3/policies/a: the CNF does not answer: it took too long")
 	require.EqualValues(t, 2, hung.Load())
 	require.Empty(t, b.memory.refusals)
+}
+
+// A deleted rule is gone from a pod that does not have its object; otherwise what was not sent or restarted concerns it.
+func TestDeletedRuleOnPod(t *testing.T) {
+	p := &batch.Mwan3Policy{}
+	p.Name, p.DeletionTimestamp = "p", new(metav1.Now())
+	x := rule{Rule: p, kind: sdewan.Kinds()[0]}
+	key := id{x.kind.Collection, p.Name}
+	aim, desires := aimOf([]rule{x}, nil, services{}, func(*rest.Collection, string) bool { return false })
+	require.Equal(t, []string{"p"}, desires[0].deleted)
+	unsent := synced{unsent: map[id]bool{key: true}, stopped: errSlow}
+	require.Empty(t, aim.on(x, unsent).reason)
+	unsent.remains = map[id]bool{key: true}
+	require.Equal(t, Unfinished, aim.on(x, unsent).reason)
 }
