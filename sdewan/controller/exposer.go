@@ -26,18 +26,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/sdewan"
 )
 
-// exposer makes the rules of Services: one request for each Service.
+// exposer makes the rules of Services: one request for each Service, and one for all Services of a namespace.
 type exposer struct {
 	client client.Client
 	events events.EventRecorder
 	o      Options
 	active *shares // Services that are worked on
+
+	enqueue func(reconcile.Request)
 }
 
 // exposers is the number of Services that are worked on at the same time, so that namespaces with many ports delay others less. They
@@ -48,7 +51,7 @@ const exposers = 4
 const exposersBusy = 2 * time.Second
 
 func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder) error {
-	x := &exposer{mgr.GetClient(), recorder, o, newShares(exposers)}
+	x := &exposer{client: mgr.GetClient(), events: recorder, o: o, active: newShares(exposers)}
 	annotated := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetAnnotations()[ExposeAnnotation] != "" })
 	// An update may have removed the annotation; a Service that is gone leaves its rules to the garbage collector, and to Reconcile.
 	annotated.UpdateFunc = func(e event.UpdateEvent) bool {
@@ -71,7 +74,11 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 			}
 			return out
 		}), builder.WithPredicates(made)).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(x.users), builder.WithPredicates(labelsChanged)).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(allOfNamespace), builder.WithPredicates(labelsChanged)).
+		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
+			x.enqueue = q.Add
+			return nil
+		})).
 		Complete(x)
 }
 
@@ -94,19 +101,24 @@ var labelsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
 }}
 
-// users returns the Services that name the CNF of a Deployment.
-func (x *exposer) users(ctx context.Context, deployment client.Object) []reconcile.Request {
-	var list corev1.ServiceList
-	if err := x.client.List(ctx, &list, client.InNamespace(deployment.GetNamespace())); err != nil {
-		return nil // there is a cache, or nothing works
+// allOfNamespace returns one request for all Services of the namespace of a Deployment, of which any may name its CNF. It has no name. A worker lists
+// them, once for many Deployments: if each Deployment did that when it is seen, one namespace with many of both could keep the controller from starting.
+func allOfNamespace(_ context.Context, deployment client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: deployment.GetNamespace()}}}
+}
+
+// enqueueAll makes a request for each Service of a namespace that is to be exposed.
+func (x *exposer) enqueueAll(ctx context.Context, namespace string) error {
+	var list corev1.ServiceList // the objects of the cache, which must not be changed
+	if err := x.client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return err
 	}
-	var out []reconcile.Request
-	for _, s := range list.Items {
-		if s.Annotations[ExposeAnnotation] != "" {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&s)})
+	for i := range list.Items {
+		if s := &list.Items[i]; s.Annotations[ExposeAnnotation] != "" {
+			x.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 		}
 	}
-	return out
+	return nil
 }
 
 // zones returns the zones of a CNF from which Services may be reached.
@@ -121,12 +133,15 @@ func (x *exposer) zones(ctx context.Context, namespace, purpose string) ([]strin
 	return strings.FieldsFunc(list.Items[0].Annotations[ZonesAnnotation], func(r rune) bool { return r == ',' || r == ' ' }), nil
 }
 
-// Reconcile makes the rules of a Service be what its annotation says.
+// Reconcile makes the rules of a Service be what its annotation says. A request without a name is for all Services of a namespace.
 func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if !x.active.try(req.Namespace) {
 		return reconcile.Result{RequeueAfter: jitter(exposersBusy)}, nil
 	}
 	defer x.active.give(req.Namespace)
+	if req.Name == "" {
+		return reconcile.Result{}, x.enqueueAll(ctx, req.Namespace)
+	}
 	s := &corev1.Service{}
 	if err := x.client.Get(ctx, req.NamespacedName, s); err != nil {
 		if !apierrors.IsNotFound(err) {

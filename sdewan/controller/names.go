@@ -40,7 +40,7 @@ const (
 
 // names resolves the names of CNFServices.
 type names struct {
-	client client.Client
+	client client.Reader // from the cache, which has indexServices
 	o      Options
 	slots  *shares
 
@@ -56,7 +56,7 @@ type lookup struct {
 	at      time.Time
 }
 
-func newNames(c client.Client, o Options) *names {
+func newNames(c client.Reader, o Options) *names {
 	return &names{client: c, o: o, slots: newShares(dnsAtOnce), known: map[string]lookup{}, running: map[types.NamespacedName]chan struct{}{}}
 }
 
@@ -211,17 +211,32 @@ func (l lookup) result() (netip.Addr, error) {
 	return l.address, l.err
 }
 
-// users returns the CNFs with a CNFService that leads to a Service.
+// byService is the index of CNFServices by the Service that each leads to, as namespace/name.
+const byService = "service"
+
+// indexServices makes the index for users. Without it, one namespace with many CNFServices would make each Service of the cluster expensive, and the
+// controller never start: at its start, all Services must have passed users within two minutes.
+func indexServices(ctx context.Context, indexer client.FieldIndexer, o Options) error {
+	return indexer.IndexField(ctx, &batch.CNFService{}, byService, func(obj client.Object) []string {
+		if x, ok := obj.(*batch.CNFService); ok {
+			if name, ours := sdewan.ServiceOf(x, o.ClusterDomain); ours {
+				return []string{name.String()}
+			}
+		}
+		return nil
+	})
+}
+
+// users returns the CNFs with a CNFService that leads to a Service. It takes a time that depends on these alone.
 func (n *names) users(ctx context.Context, service client.Object) []reconcile.Request {
-	var list batch.CNFServiceList
-	if err := n.client.List(ctx, &list); err != nil {
+	var list batch.CNFServiceList // the objects of the cache, which must not be changed
+	leads := client.MatchingFields{byService: client.ObjectKeyFromObject(service).String()}
+	if err := n.client.List(ctx, &list, leads, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // there is a cache, or nothing works
 	}
 	var out []reconcile.Request
 	for i := range list.Items {
-		if name, ok := sdewan.ServiceOf(&list.Items[i], n.o.ClusterDomain); ok && name == client.ObjectKeyFromObject(service) {
-			out = append(out, request(&list.Items[i]))
-		}
+		out = append(out, request(&list.Items[i]))
 	}
 	return out
 }

@@ -55,7 +55,7 @@ func (w *world) replica() *replica {
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod, o.GracefulShutdownTimeout = new(3*time.Second), new(2*time.Second), new(200*time.Millisecond), new(time.Duration(0))
 	mgr, err := ctrl.NewManager(Config(cuttable(w.config)), o)
 	require.NoError(w, err)
-	require.NoError(w, Add(mgr, Options{Log: log, Port: port, RetryFrom: 50 * time.Millisecond, RetryUntil: time.Second}))
+	require.NoError(w, Add(w.Context(), mgr, Options{Log: log, Port: port, RetryFrom: 50 * time.Millisecond, RetryUntil: time.Second}))
 	go func() { r.done <- mgr.Start(ctx) }()
 	w.Cleanup(cancel)
 	return r

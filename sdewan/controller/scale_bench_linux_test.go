@@ -343,7 +343,7 @@ func TestScaleProcess(t *testing.T) {
 	require.NoError(t, err)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	mgr := newManager(t, c, log)
-	require.NoError(t, Add(mgr, Options{Log: log, Port: port}))
+	require.NoError(t, Add(t.Context(), mgr, Options{Log: log, Port: port}))
 	require.NoError(t, mgr.Start(ctx))
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)

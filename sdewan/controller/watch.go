@@ -32,8 +32,11 @@ import (
 
 // Add adds the controllers to a manager, which must have been made with Cache and a configuration of Config. They run on the
 // leader, if the manager elects one.
-func Add(mgr manager.Manager, o Options) error {
+func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := o.complete(); err != nil {
+		return err
+	}
+	if err := indexServices(ctx, mgr.GetFieldIndexer(), o); err != nil {
 		return err
 	}
 	recorder := mgr.GetEventRecorder(fieldOwner)

@@ -258,7 +258,7 @@ func (w *world) runWith(o Options) (stop func()) {
 		o.RetryFrom, o.RetryUntil = 50*time.Millisecond, time.Second
 	}
 	mgr := newManager(w, w.config, o.Log, w.namespace)
-	require.NoError(w, Add(mgr, o))
+	require.NoError(w, Add(ctx, mgr, o))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	var once sync.Once

@@ -42,8 +42,8 @@ const stopWithin = 5 * time.Second
 
 // RunController runs the controller until ctx is done. Of several, the one that holds the Lease works.
 func RunController(ctx context.Context, o Options) error {
-	return o.run(ctx, controller.Cache(), true, func(_ context.Context, mgr manager.Manager) error {
-		return controller.Add(mgr, controller.Options{Log: o.Log})
+	return o.run(ctx, controller.Cache(), true, func(ctx context.Context, mgr manager.Manager) error {
+		return controller.Add(ctx, mgr, controller.Options{Log: o.Log})
 	})
 }
 
