@@ -128,16 +128,22 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if a.after == 0 {
-		return reconcile.Result{RequeueAfter: r.backoff.When(c.key)}, nil
-	}
-	if !a.late {
-		r.backoff.Forget(c.key)
-	}
+	pause := r.pause(c.key, a)
 	if len(c.deployments) == 0 {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: jitter(a.after)}, nil
+	return reconcile.Result{RequeueAfter: pause}, nil
+}
+
+// pause returns the time after which the next attempt follows if nothing changes.
+func (r *reconciler) pause(key types.NamespacedName, a attempt) time.Duration {
+	if a.after == 0 || a.slow {
+		return max(a.after, r.backoff.When(key))
+	}
+	if !a.late {
+		r.backoff.Forget(key)
+	}
+	return jitter(a.after)
 }
 
 // apply makes the pods of a CNF hold its rules, as far as possible.

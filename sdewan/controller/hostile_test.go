@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	batch "subctl/api/sdewan/v1alpha1"
@@ -67,6 +68,41 @@ func TestHostileDNS(t *testing.T) {
 	s = n.of(t.Context(), services("other", "late", 1))
 	require.NoError(t, s.targets["other0"].err, "the lookup went on")
 	require.False(t, s.late)
+}
+
+// A name that waits for its lookup costs next to nothing, and a CNF whose names are not looked up in time is tried more and more seldom.
+func TestHostileManyNames(t *testing.T) {
+	const many = 2000
+	n := newNames(nil, Options{now: time.Now, ClusterDomain: "cluster.local", Resolve: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	var rules []rule
+	for i := range many {
+		x := &batch.CNFService{}
+		x.Namespace, x.UID, x.Spec.FullName, x.Spec.DPort = "hostile", types.UID(fmt.Sprint(i)), fmt.Sprintf("n%d.example.org", i), "80"
+		rules = append(rules, rule{Rule: x})
+	}
+	before := runtime.NumGoroutine()
+	for range 2 {
+		s := n.of(t.Context(), rules)
+		require.True(t, s.late)
+		require.Len(t, s.targets, many)
+		require.Less(t, runtime.NumGoroutine()-before, 5*dnsAtOnce)
+		n.mu.Lock()
+		require.Len(t, n.running, many, "each is looked up once")
+		n.mu.Unlock()
+	}
+	r := &reconciler{o: Options{Resync: time.Minute, RetryFrom: 500 * time.Millisecond, RetryUntil: 30 * time.Second}}
+	r.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](r.o.RetryFrom, r.o.RetryUntil)
+	key := types.NamespacedName{Namespace: "hostile", Name: "cnf"}
+	var pauses []time.Duration
+	for range 8 {
+		pauses = append(pauses, r.pause(key, attempt{after: dnsSoon, slow: true}))
+	}
+	require.Equal(t, []time.Duration{2e9, 2e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9}, pauses)
+	require.LessOrEqual(t, r.pause(key, attempt{after: dnsAgain}), dnsAgain)
+	require.Equal(t, dnsSoon, r.pause(key, attempt{after: dnsSoon, slow: true}))
 }
 
 // A namespace with many CNFs that are slow does not have all workers.

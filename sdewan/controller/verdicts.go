@@ -19,6 +19,7 @@ type attempt struct {
 	of    func(rule) verdict // of rules
 	after time.Duration      // after which to try again if nothing changes; 0: soon, and then more and more seldom
 	late  bool               // a pod has not finished: an attempt after its end tells more
+	slow  bool               // names were not looked up in time: it is tried again after that, and more and more seldom
 }
 
 // judgement is what is known at the end of an attempt. The states are those of the pods.
@@ -94,7 +95,7 @@ func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
 	case again:
 		a.after = 0
 	case j.services.late || behind:
-		a.after = dnsSoon
+		a.after, a.slow = dnsSoon, j.services.late
 	case j.services.dns:
 		a.after = min(dnsAgain, r.o.Resync)
 	default:
