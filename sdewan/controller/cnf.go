@@ -83,28 +83,19 @@ func addressOf(p *corev1.Pod) netip.Addr {
 	return a
 }
 
-// notReady says why the CNF is not ready; "" if it is. Rules are in effect only if all pods have them, now and when one of them must
-// take over.
+// notReady says that the CNF is not ready; "" if it is. Rules are in effect only if all pods have them, now and when one of them must
+// take over. It names no pod: whenever it was another one, the statuses of all rules would be written again.
 func (c cnf) notReady() string {
 	d := c.deployments[0]
 	replicas := 1
 	if d.Spec.Replicas != nil {
 		replicas = int(*d.Spec.Replicas)
 	}
-	var not []string
-	for _, p := range c.pods {
-		if !isReady(p) {
-			not = append(not, p.Name)
-		}
+	ready := min(len(c.pods), int(d.Status.ReadyReplicas)) >= replicas && d.Status.ObservedGeneration >= d.Generation
+	if ready && !slices.ContainsFunc(c.pods, func(p *corev1.Pod) bool { return !isReady(p) }) {
+		return ""
 	}
-	ready := len(c.pods) - len(not)
-	switch {
-	case len(not) > 0:
-		return fmt.Sprintf("%d of %d pods of Deployment %s are ready: wait for %s, or see why it is not ready", ready, max(replicas, len(c.pods)), d.Name, strings.Join(not, ", "))
-	case ready < replicas || int(d.Status.ReadyReplicas) < replicas || d.Status.ObservedGeneration < d.Generation:
-		return fmt.Sprintf("%d of %d pods of Deployment %s are ready: wait for the others, or see why they do not start", min(ready, int(d.Status.ReadyReplicas)), replicas, d.Name)
-	}
-	return ""
+	return fmt.Sprintf("not all pods of Deployment %s are ready and stay ready: wait for them, or see why with kubectl get pods", d.Name)
 }
 
 // asleep reports whether the CNF has no pods, and is to have none: then nothing has to be removed from anywhere.

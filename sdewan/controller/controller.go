@@ -64,8 +64,9 @@ const workers = 96
 // busy is after which time a CNF is tried again whose namespace has all the workers that it can have.
 const busy = 200 * time.Millisecond
 
-// maxWrites is the number of statuses and finalizers that are written at the same time: as much as an API server of two cores can take.
-const maxWrites = 16
+// maxWrites is the number of statuses and finalizers that are written at the same time. The first namespace can have half, 16: as much as an API server of
+// two cores can take.
+const maxWrites = 32
 
 func (o *Options) complete() error {
 	if o.Log == nil {
@@ -95,14 +96,15 @@ type reconciler struct {
 	names  *names
 	runs   *runs
 	kinds  []sdewan.Kind
-	writes chan struct{} // slots
+	writes *shares // of statuses and finalizers
 
 	backoff workqueue.TypedRateLimiter[types.NamespacedName]
 
-	mu     sync.Mutex
-	faults map[types.NamespacedName]problem // of CNFs, as they were logged
-	told   map[types.NamespacedName]news    // by CNFs
-	noted  map[types.NamespacedName]string  // mistakes in annotations of CNFs, as Events have them
+	mu        sync.Mutex
+	faults    map[types.NamespacedName]problem   // of CNFs, as they were logged
+	told      map[types.NamespacedName]news      // by CNFs
+	readiness map[types.NamespacedName]readiness // of CNFs that were not ready lately
+	noted     map[types.NamespacedName]string    // mistakes in annotations of CNFs, as Events have them
 }
 
 func (r *reconciler) now() time.Time { return r.o.now() }
@@ -143,7 +145,10 @@ func (r *reconciler) pause(key types.NamespacedName, a attempt) time.Duration {
 	if !a.late {
 		r.backoff.Forget(key)
 	}
-	return jitter(a.after)
+	if pause := jitter(a.after); a.hold == 0 || pause < a.hold {
+		return pause
+	}
+	return a.hold
 }
 
 // apply makes the pods of a CNF hold its rules, as far as possible.

@@ -52,7 +52,7 @@ func (e *early) refused(ctx context.Context, pod string, a aim, refused map[id]e
 		if e.over && !e.renew(ctx, &x) {
 			continue
 		}
-		verdicts[x.GetUID()] = verdict{problem: e.limit(x, problem{p.reason, onPod(pod, p)})}
+		verdicts[x.GetUID()] = verdict{problem: e.held(x, e.limit(x, problem{p.reason, onPod(pod, p)}))}
 		rules = append(rules, rule{x.DeepCopyObject().(sdewan.Rule), x.kind}) // others read x
 	}
 	_ = e.report(ctx, rules, func(x rule) verdict { return verdicts[x.GetUID()] })

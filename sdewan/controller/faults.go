@@ -46,8 +46,8 @@ func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p pr
 }
 
 // If a CNF answered with another error at each attempt, the statuses of all of its rules would change each time, and these writes delay the
-// statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime. Whether its pods are
-// ready is Kubernetes' to tell, and not limited.
+// statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime. Whether its pods
+// are ready is Kubernetes' to tell: see readiness.
 const (
 	newsPer  = 3
 	newsTime = time.Minute
@@ -104,6 +104,7 @@ func (r *reconciler) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.told, key)
+	delete(r.readiness, key)
 }
 
 // settled logs that a CNF has no problem any more.

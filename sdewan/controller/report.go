@@ -102,14 +102,12 @@ func (r *reconciler) report(ctx context.Context, rules []rule, of func(rule) ver
 		if !r.toReport(x, v) || r.hasMoved(ctx, x) {
 			continue
 		}
-		select {
-		case r.writes <- struct{}{}:
-		case <-ctx.Done():
+		if err := r.writes.take(ctx, x.GetNamespace()); err != nil {
 			group.Wait()
-			return context.Cause(ctx)
+			return err
 		}
 		group.Go(func() {
-			defer func() { <-r.writes }()
+			defer r.writes.give(x.GetNamespace())
 			if err := client.IgnoreNotFound(r.write(ctx, x, v)); err != nil {
 				mu.Lock()
 				defer mu.Unlock()

@@ -19,6 +19,7 @@ type attempt struct {
 	of    func(rule) verdict // of rules
 	after time.Duration      // after which to try again if nothing changes; 0: soon, and then more and more seldom
 	late  bool               // a pod has not finished: an attempt after its end tells more
+	hold  time.Duration      // for how long rules keep NotReady although the pods are ready
 	slow  bool               // names were not looked up in time: it is tried again after that, and more and more seldom
 }
 
@@ -64,7 +65,9 @@ func lateOn(pod string, waits bool) problem {
 func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
 	wrong, unfinished, again := j.wrong()
 	wrong = r.steady(j.key, wrong, mayTell)
-	if waiting := j.notReady(); wrong.reason == "" && waiting != "" {
+	waiting := j.notReady()
+	hold := r.observe(j.key, waiting == "")
+	if wrong.reason == "" && waiting != "" {
 		wrong, again = problem{NotReady, waiting}, true
 	}
 	told := wrong
@@ -74,10 +77,10 @@ func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
 	switch {
 	case told.reason != "":
 		r.trouble(j.key, j.deployments[0], told)
-	case !j.late():
+	case !j.late() && hold == 0:
 		r.settled(j.key)
 	}
-	a := attempt{late: j.late()}
+	a := attempt{late: j.late(), hold: hold}
 	verdicts := make(map[types.UID]verdict, len(j.rules))
 	behind := false
 	for _, x := range j.rules {
@@ -85,7 +88,7 @@ func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
 		v, ok, byCNF := j.verdict(x, wrong)
 		again = again || byCNF
 		if ok {
-			v.problem = steadyOf(x, v.problem, mayTell)
+			v.problem = r.held(x, steadyOf(x, v.problem, mayTell))
 			verdicts[x.GetUID()] = v
 			a.rules = append(a.rules, x)
 		}

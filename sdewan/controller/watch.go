@@ -50,8 +50,9 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	r := &reconciler{
 		o: o, client: mgr.GetClient(), events: recorder, fleet: newFleet(mgr.GetAPIReader(), o), names: newNames(mgr.GetClient(), o), kinds: sdewan.Kinds(),
-		writes: make(chan struct{}, maxWrites), backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryFrom, o.RetryUntil),
+		writes: newShares(maxWrites), backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryFrom, o.RetryUntil),
 		runs: runs, faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, noted: map[types.NamespacedName]string{},
+		readiness: map[types.NamespacedName]readiness{},
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
 		MaxConcurrentReconciles: workers,

@@ -1,0 +1,166 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	batch "subctl/api/sdewan/v1alpha1"
+	"subctl/internal/kubetest"
+	"subctl/sdewan"
+)
+
+// flapping is a CNF with one rule and two pods, whose readiness changes every second.
+type flapping struct {
+	*reconciler
+	judgement
+	now    time.Time
+	x      rule
+	writes int // of the status of the rule
+}
+
+func newFlapping(t *testing.T) *flapping {
+	f := &flapping{now: time.Unix(1700000000, 0)}
+	f.reconciler = &reconciler{
+		o:      Options{Log: slog.New(slog.DiscardHandler), Resync: time.Hour, now: func() time.Time { return f.now }},
+		faults: map[types.NamespacedName]problem{}, readiness: map[types.NamespacedName]readiness{},
+	}
+	kinds := sdewan.Kinds()
+	f.x = rule{Rule: &batch.CNFService{}, kind: kinds[slices.IndexFunc(kinds, func(k sdewan.Kind) bool { return k.GVK.Kind == "CNFService" })]}
+	scene := newScene(t)
+	f.x.SetNamespace(scene.cnf.Namespace)
+	f.x.SetLabels(map[string]string{sdewan.PurposeLabel: scene.cnf.Name})
+	f.cnf = cnf{key: scene.cnf, deployments: []*appsv1.Deployment{{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}}, pods: scene.pods[:2], rules: []rule{f.x}}
+	f.services = services{targets: map[types.UID]target{"": {address: netip.MustParseAddr("192.0.2.1"), proto: "tcp"}}}
+	return f
+}
+
+// second lets a second pass in which pods are ready, or not, and writes the status of the rule if it changes.
+func (f *flapping) second(ready ...bool) attempt {
+	f.now = f.now.Add(time.Second)
+	f.states = make([]state, len(ready))
+	f.deployments[0].Status.ReadyReplicas = 0
+	for i, is := range ready {
+		status := corev1.ConditionFalse
+		if is {
+			status = corev1.ConditionTrue
+			f.states[i].aim = aimOf(f.rules, nil, f.services, nil)
+			f.deployments[0].Status.ReadyReplicas++
+		}
+		f.pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	}
+	a := f.judge(f.judgement, func() bool { return true })
+	if v := a.of(f.x); len(a.rules) == 1 && f.toReport(f.x, v) {
+		*f.x.RuleStatus(), _ = status(f.x, v, "1", f.now)
+		f.x.SetFinalizers([]string{Finalizer})
+		f.writes++
+	}
+	return a
+}
+
+// Pods whose readiness changes all the time make the controller write the statuses of the rules seldom. No rule is in sync while one is not ready.
+func TestHostileReadiness(t *testing.T) {
+	for name, test := range map[string]struct {
+		ready  func(second int) []bool
+		writes int // in 2 h, at most
+	}{
+		"every few seconds":   {func(s int) []bool { return []bool{true, s%4 != 0} }, 1 + 2*newsPer},
+		"every minute":        {func(s int) []bool { return []bool{true, s%60 > 10} }, 1 + 2*(newsPer+2)},
+		"every ten minutes":   {func(s int) []bool { return []bool{true, s%600 > 60} }, 2 * 12},
+		"one after the other": {func(s int) []bool { return []bool{s%2 == 0, s%2 != 0} }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFlapping(t)
+			for s := range 7200 {
+				ready := test.ready(s)
+				f.second(ready...)
+				require.False(t, f.x.inSync() && slices.Contains(ready, false))
+			}
+			require.LessOrEqual(t, f.writes, test.writes)
+			for range int(readyUntil/time.Second) + 1 {
+				f.second(true, true)
+			}
+			require.True(t, f.x.inSync(), "it has been ready for a while")
+		})
+	}
+}
+
+// A CNF that was not ready a few times is in sync at once, and so is a change of a rule, or its deletion, on a CNF that keeps others waiting.
+func TestReadiness(t *testing.T) {
+	f := newFlapping(t)
+	for range newsPer {
+		f.second(true, false)
+		require.False(t, f.x.inSync())
+		require.Zero(t, f.second(true, true).hold)
+		require.True(t, f.x.inSync())
+	}
+	f.second(true, false)
+	a := f.second(true, true)
+	require.False(t, f.x.inSync())
+	require.Equal(t, readyFrom, a.hold)
+	require.Equal(t, readyFrom, f.pause(f.key, attempt{after: time.Hour, late: true, hold: a.hold}), "the next attempt tells")
+	require.Equal(t, readyFrom-time.Second, f.second(true, true).hold)
+	f.x.SetGeneration(2)
+	f.second(true, true)
+	require.True(t, f.x.inSync())
+	for f.second(true, true).hold > 0 {
+	}
+	f.second(true, false)
+	require.False(t, f.x.inSync())
+	require.Equal(t, 2*readyFrom, f.second(true, true).hold, "longer each time")
+	for range int(readyForget / time.Second) {
+		f.second(true, true)
+	}
+	require.Empty(t, f.readiness)
+	f.second(true, false)
+	f.second(true, true)
+	require.True(t, f.x.inSync(), "that is forgotten")
+}
+
+// The statuses of many rules of one namespace leave those of others room.
+func TestHostileReports(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	begun := make(chan struct{}, 2*maxWrites)
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kubetest.Scheme(t)).Build(), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			if obj.GetNamespace() == "hostile" {
+				begun <- struct{}{}
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		},
+	})
+	r := &reconciler{o: Options{now: time.Now}, client: c, writes: newShares(maxWrites)}
+	report := func(namespace string, count int) error {
+		f := newFlapping(t)
+		var rules []rule
+		for i := range count {
+			x := f.x.DeepCopyObject().(*batch.CNFService)
+			x.Namespace, x.Name = namespace, fmt.Sprint(i)
+			rules = append(rules, rule{x, f.x.kind})
+		}
+		return r.report(ctx, rules, func(rule) verdict { return verdict{problem: problem{NotReady, "x"}} })
+	}
+	done := make(chan error)
+	go func() { done <- report("hostile", 2*maxWrites) }()
+	for range maxWrites / 2 {
+		<-begun
+	}
+	require.NoError(t, report("other", maxWrites))
+	require.Empty(t, begun)
+	cancel()
+	require.Error(t, <-done)
+}
