@@ -114,7 +114,7 @@ func (s SetChange) Apply(sets []string) []string {
 
 // ChangeSets changes the clustersets of a member of the broker whose base namespace is base. sets are all
 // clustersets of the broker. It gives rights before the grant that mentions them, so that the cluster can use
-// the grant at once, and takes rights away before anything else: then it publishes that the cluster was
+// the grant at once. Where it takes rights away, it publishes that the cluster was
 // removed, so that an older grant does not count there any more. It returns the new grant, which
 // the cluster follows by itself. An interrupted change can be repeated, and is, if another change of the same cluster came between. A cluster can
 // be removed from a clusterset that the broker does not have any more.
@@ -167,11 +167,8 @@ func changeSets(ctx context.Context, c client.Client, base string, sets []string
 		}
 	}
 	for _, set := range change.Remove {
-		if err := expel(ctx, c, base, set, change.Cluster); err != nil {
+		if err := remove(ctx, c, base, set, before, administrator, grant.Serial); err != nil {
 			return grant, err
-		}
-		if err := publishRemoval(ctx, c, base, set, before, administrator, grant.Serial); err != nil {
-			return grant, fmt.Errorf("publishing that cluster %s was removed from clusterset %s: %w", change.Cluster, set, err)
 		}
 	}
 	was := sa.DeepCopy()
@@ -200,19 +197,8 @@ func (r Reservation) add(ctx context.Context, c client.Client, sa *corev1.Servic
 // come back with a grant that it has hidden.
 func removeWithoutGrant(ctx context.Context, c client.Client, base string, change SetChange, administrator trust.Key, serial int64, why error) error {
 	for _, set := range change.Remove {
-		member := trust.Grant{Cluster: change.Cluster}
-		has, err := hasRights(ctx, c, base, set, change.Cluster)
-		if err != nil {
+		if err := remove(ctx, c, base, set, trust.Grant{Cluster: change.Cluster}, administrator, serial); err != nil {
 			return err
-		}
-		if has { // its Cluster may be deleted with the rights
-			member.Sets = []string{set}
-		}
-		if err := expel(ctx, c, base, set, change.Cluster); err != nil {
-			return err
-		}
-		if err := publishRemoval(ctx, c, base, set, member, administrator, serial); err != nil {
-			return fmt.Errorf("publishing that cluster %s was removed from clusterset %s: %w", change.Cluster, set, err)
 		}
 		if err := exchange.Kinds().Withdraw(ctx, c, setIn(base, set), change.Cluster, administrator.Public()); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set, err)
@@ -265,21 +251,36 @@ func expel(ctx context.Context, c client.Client, base, set, clusterID string) er
 	return leavePlace(ctx, c, ns, clusterID)
 }
 
-// publishRemoval replaces the Cluster of a member in a clusterset by the revocation of its grants there. If the
-// cluster was not in the clusterset, its members do not learn that it exists. A clusterset that is being deleted, or was, has no members.
-func publishRemoval(ctx context.Context, c client.Client, base, set string, before trust.Grant, administrator trust.Key, serial int64) error {
-	ns := NamespaceIn(base, set)
-	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: before.Cluster}, &submarinerv1.Cluster{})
-	if client.IgnoreNotFound(err) != nil || err != nil && !before.IsIn(set) {
-		return client.IgnoreNotFound(err)
-	}
-	token, err := administrator.SignRevocation(trust.Revocation{Cluster: before.Cluster, Set: set, Serial: serial})
+// remove ends the rights of a member in a clusterset, and replaces its Cluster there by the revocation of its grants for the
+// clusterset. It publishes the revocation first, so that it is published again if remove is interrupted, and repeated.
+func remove(ctx context.Context, c client.Client, base, set string, before trust.Grant, administrator trust.Key, serial int64) error {
+	var removal []*submarinerv1.Cluster
+	known, err := mayBeKnown(ctx, c, base, set, before)
 	if err != nil {
 		return err
 	}
-	err = replace(ctx, c, exchange.Revoked(ns, before.Cluster, token))
-	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil
+	if known {
+		token, err := administrator.SignRevocation(trust.Revocation{Cluster: before.Cluster, Set: set, Serial: serial})
+		if err != nil {
+			return err
+		}
+		removal = append(removal, exchange.Revoked(NamespaceIn(base, set), before.Cluster, token))
 	}
-	return err
+	return publishAround(ctx, c, removal, func() error { return expel(ctx, c, base, set, before.Cluster) })
+}
+
+// mayBeKnown reports whether the members of a clusterset may know a cluster, which may have deleted its Cluster there: it has
+// rights in the clusterset, or its grant before covers it. Otherwise they must not learn that the cluster exists.
+func mayBeKnown(ctx context.Context, c client.Client, base, set string, before trust.Grant) (bool, error) {
+	if before.IsIn(set) {
+		return true, nil
+	}
+	err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(base, set), Name: before.Cluster}, &submarinerv1.Cluster{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return hasRights(ctx, c, base, set, before.Cluster)
+	case err != nil:
+		return false, fmt.Errorf("reading Cluster %s in clusterset %s: %w", before.Cluster, set, err)
+	}
+	return true, nil
 }

@@ -444,13 +444,12 @@ func TestRevoke(t *testing.T) {
 		t.Helper()
 		require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", administrator, now))
 	}
-	revoke()
-	err := d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS + "-prod", Name: "east"}, &submarinerv1.Cluster{})
-	require.True(t, apierrors.IsNotFound(err), "members of other clustersets do not learn that it existed: %v", err)
-	revoke() // it can be repeated, and nothing shows any more where the cluster was
-	for _, ns := range []string{d.NS, d.NS + "-prod"} {
+	for range 2 { // it can be repeated
+		revoke()
+		err := d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS + "-prod", Name: "east"}, &submarinerv1.Cluster{})
+		require.True(t, apierrors.IsNotFound(err), "members of other clustersets do not learn that it existed: %v", err)
 		c := &submarinerv1.Cluster{}
-		require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "east"}, c))
+		require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "east"}, c))
 		require.True(t, exchange.IsRemoved(c))
 		r, err := administrator.Public().Revocation(c.Annotations[submarinerv1.RevocationAnnotation])
 		require.NoError(t, err)

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,32 +23,41 @@ import (
 // the cluster with what the cluster had. sets are all clustersets of the broker whose base
 // namespace is ns; administrator signs the revocation.
 //
-// The rights of the member are removed first, so that it cannot undo any of this. The revocation is published where the
-// members may know the cluster: see knownIn. If the cluster has no account, as when Revoke is repeated, nothing
-// shows where that is, and the revocation is published in all clustersets.
+// The revocation is published where the members may know the cluster: see RevokedIn. It is published before anything is
+// taken from the cluster, so that it is a trace of the cluster there if Revoke is interrupted, and repeated.
 func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.Key, now time.Time) error {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
 	}
-	clusters, err := clustersOf(ctx, c, ns, sets, clusterID)
+	was, err := tracesOf(ctx, c, ns, sets, clusterID, administrator.Public())
 	if err != nil {
 		return err
 	}
-	annotations, isMember, err := accountAnnotations(ctx, c, ns, clusterID)
-	if err != nil {
-		return err
-	}
-	last := lastWord(clusterID, administrator.Public(), append(annotationsOf(clusters), annotations)...)
+	last := lastWord(clusterID, administrator.Public(), append(annotationsOf(was.clusters), was.annotations)...)
 	token, err := administrator.SignRevocation(trust.Revocation{Cluster: clusterID, Serial: max(now.UnixMilli(), last)})
 	if err != nil {
 		return err
 	}
-	public := sets
-	if isMember {
-		if public, err = knownIn(ctx, c, ns, sets, clusters, clusterID, annotations, administrator.Public()); err != nil {
-			return err
+	var revoked []*submarinerv1.Cluster
+	for _, set := range was.revokedIn(sets) {
+		revoked = append(revoked, exchange.Revoked(NamespaceIn(ns, set), clusterID, token))
+	}
+	err = publishAround(ctx, c, revoked, func() error { return takeAll(ctx, c, ns, sets, clusterID, administrator.Public()) })
+	if err != nil {
+		return err
+	}
+	var membersSaw []string
+	for i := range was.clusters {
+		if was.clusters[i].Name != "" && !exchange.IsRemoved(&was.clusters[i]) {
+			membersSaw = append(membersSaw, sets[i])
 		}
 	}
+	announce(ctx, c, ns, membersSaw, administrator.Public(), now)
+	return nil
+}
+
+// takeAll removes everything that a cluster has on the broker, its rights first, except the proof that it was removed.
+func takeAll(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.PublicKey) error {
 	if err := voidInvitation(ctx, c, ns, sets, clusterID); err != nil {
 		return err
 	}
@@ -60,71 +68,42 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	if err := client.IgnoreNotFound(c.Delete(ctx, account)); err != nil {
 		return fmt.Errorf("removing the identity of cluster %s: %w", clusterID, err)
 	}
-	err = kube.ForEach(sets, func(_ int, set string) error {
-		in := setIn(ns, set)
-		if err := exchange.Kinds().Withdraw(ctx, c, in, clusterID, administrator.Public()); err != nil {
+	return kube.ForEach(sets, func(_ int, set string) error {
+		if err := exchange.Kinds().Withdraw(ctx, c, setIn(ns, set), clusterID, administrator); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s: %w", clusterID, err)
 		}
-		if !slices.Contains(public, set) {
-			return nil
-		}
-		if err := replace(ctx, c, exchange.Revoked(in.Namespace, clusterID, token)); err != nil {
-			return fmt.Errorf("publishing the revocation of cluster %s: %w", clusterID, err)
-		}
 		return nil
 	})
-	if err != nil {
+}
+
+// publishAround publishes the proofs that a cluster was removed, calls take, which ends the rights of the cluster, and
+// publishes the proofs again that are not as they were: the cluster may have changed them until its rights ended. If
+// take is interrupted, the proofs show where the cluster was.
+func publishAround(ctx context.Context, c client.Client, proofs []*submarinerv1.Cluster, take func() error) error {
+	published := make([]client.Object, len(proofs))
+	publish := func(i int, proof *submarinerv1.Cluster) (err error) {
+		if published[i], err = replace(ctx, c, proof); err != nil {
+			return fmt.Errorf("publishing in namespace %s that cluster %s was removed: %w", proof.Namespace, proof.Name, err)
+		}
+		return nil
+	}
+	if err := kube.ForEach(proofs, publish); err != nil {
 		return err
 	}
-	var was []string
-	for i := range clusters {
-		if clusters[i].UID != "" && !exchange.IsRemoved(&clusters[i]) {
-			was = append(was, sets[i])
-		}
+	if err := take(); err != nil {
+		return err
 	}
-	announce(ctx, c, ns, was, administrator.Public(), now)
-	return nil
-}
-
-// knownIn returns the clustersets in which others may know a member: those in which it has published something, or has rights,
-// or is invited to, and those of its renewed grant. The members of the others do not learn that the cluster exists. clusters
-// are what it has published, by the index of sets, and annotations are the annotations of its account.
-func knownIn(ctx context.Context, c client.Client, ns string, sets []string, clusters []submarinerv1.Cluster, clusterID string, annotations map[string]string, administrator trust.PublicKey) ([]string, error) {
-	grant, err := administrator.Grant(annotations[submarinerv1.GrantAnnotation])
-	if err != nil { // there is none, or somebody else has written it
-		grant = trust.Grant{}
-	}
-	isIn := make([]bool, len(sets))
-	err = kube.ForEach(sets, func(i int, set string) error {
-		bindings := &rbacv1.RoleBindingList{}
-		if err := c.List(ctx, bindings, client.InNamespace(NamespaceIn(ns, set))); err != nil {
-			return fmt.Errorf("reading the rights of cluster %s in clusterset %s: %w", clusterID, set, err)
+	return kube.ForEach(proofs, func(i int, proof *submarinerv1.Cluster) error {
+		have := &submarinerv1.Cluster{}
+		err := c.Get(ctx, client.ObjectKeyFromObject(proof), have)
+		switch {
+		case err == nil && have.ResourceVersion == published[i].GetResourceVersion():
+			return nil
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("reading in namespace %s that cluster %s was removed: %w", proof.Namespace, proof.Name, err)
 		}
-		isIn[i] = clusters[i].UID != "" || grant.IsIn(set) || slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool {
-			return b.Name == memberBindingName(clusterID) || b.Name == InviteeName(clusterID)
-		})
-		return nil
+		return publish(i, proof)
 	})
-	var out []string
-	for i, set := range sets {
-		if isIn[i] {
-			out = append(out, set)
-		}
-	}
-	return out, err
-}
-
-// accountAnnotations returns the annotations of the service account of a cluster, and whether there is one.
-func accountAnnotations(ctx context.Context, c client.Client, ns, clusterID string) (annotations map[string]string, is bool, err error) {
-	account := &corev1.ServiceAccount{}
-	err = c.Get(ctx, client.ObjectKey{Namespace: ns, Name: MemberName(clusterID)}, account)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, fmt.Errorf("reading the identity of cluster %s: %w", clusterID, err)
-	}
-	return account.Annotations, true, nil
 }
 
 // removeRights removes the rights of a member, except for tokens whose names are random.
@@ -167,17 +146,21 @@ func RevokeCommand(ns, clusterID string, flags ...string) string {
 	return strings.Join(append([]string{"subctl revoke " + clusterID}, flags...), " ")
 }
 
-// replace creates an object in place of any other of its name. Applying it would keep the owner of one
+// replace creates an object in place of any other of its name, and returns it. Applying it would keep the owner of one
 // that the holder of a join file has made in the meantime, with which the broker would delete it.
-func replace(ctx context.Context, c client.Client, obj client.Object) error {
+// A clusterset that is being deleted, or was, has no members, and needs no object.
+func replace(ctx context.Context, c client.Client, obj client.Object) (client.Object, error) {
 	for {
 		created := obj.DeepCopyObject().(client.Object)
 		err := kube.Settled(func() error { return c.Create(ctx, created, client.FieldOwner(kube.FieldOwner)) })
+		if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return obj, nil
+		}
 		if !apierrors.IsAlreadyExists(err) {
-			return err
+			return created, err
 		}
 		if err := client.IgnoreNotFound(c.Delete(ctx, created)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }

@@ -365,6 +365,11 @@ func TestRevokeInvited(t *testing.T) {
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	r = w.subctl(t, "revoke north --yes")
 	require.Equal(t, cli.ExitFailed, r.code, "there is no invitation any more: %s", r.stderr)
+	r = w.subctl(t, "revoke north --force --dry-run")
+	require.Contains(t, r.stdout+r.stderr, "publish a revocation of its grants and invitations in clusterset default\n")
+	require.NotContains(t, r.stderr, "learn its ID")
+	r = w.subctl(t, "revoke nobody --force --dry-run")
+	require.Contains(t, r.stderr, "nothing on the broker shows in which clustersets cluster nobody was: all clusters of the broker learn its ID, as the revocation is published in clusterset default, prod\n")
 }
 
 // Who may not read the broker is told what to do, by the commands that change nothing, too.

@@ -25,7 +25,8 @@ const revokeLong = `Remove a lost or hostile cluster, without its help, from the
 current context.
 
 The identity of the cluster on the broker and all its objects are deleted, and a revocation
-is published, signed with the administrator's key. The other clusters disconnect the cluster
+is published, signed with the administrator's key, in the clustersets that show a trace of the
+cluster; if none does, in all of them. The other clusters disconnect the cluster
 and remember the revocation: nobody can publish in its name with the keys and the invitations
 that it had. All watches of what clusters publish end, and members read again, so that it reads
 nothing more. If it can be reached, use subctl uninstall on it instead. To let it join again,
@@ -130,11 +131,19 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alph
 	if lost != nil && o.force {
 		o.progress().Warn("%v", lost)
 	}
+	in, isKnown, err := broker.RevokedIn(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey().Public())
+	if err != nil {
+		return err
+	}
+	if !isKnown {
+		o.progress().Warn("nothing on the broker shows in which clustersets cluster %s was: all clusters of the broker learn its ID, as the revocation is published in clusterset %s",
+			o.cluster, strings.Join(in, ", "))
+	}
 	if o.dryRun {
 		err := cli.PrintActions(o.IOStreams, o.format.Format(), []string{
 			"delete the identity of cluster " + o.cluster + " on the broker",
 			"delete its objects in clusterset " + strings.Join(all.Sets, ", "),
-			"publish a revocation of its grants and invitations",
+			"publish a revocation of its grants and invitations in clusterset " + strings.Join(in, ", "),
 			"end all watches of what clusters publish",
 		})
 		if err == nil && lost != nil && !o.force {
