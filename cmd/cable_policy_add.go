@@ -30,6 +30,9 @@ in (a,b)", "tier notin (a,b)", tier, !tier. Left and right are the two clusters 
 either order. An empty selector selects every cluster. The ID of a cluster is its label
 submariner-io/clusterID.
 
+A policy is shared as a whole in all clustersets of the member, or only in --clusterset: the
+other clusters there read the labels and IDs that it names, and its settings.
+
 --cable-config names a ConfigMap in namespace submariner-operator (on a broker, in the
 namespace of the clusterset). Its key CableCustomConfig is copied into the policy, so that
 both gateways of a cable can read it: it must not contain secrets.

@@ -105,6 +105,23 @@ func Select(s v1alpha1.ClusterSelector, clusters []Cluster) []string {
 	return out
 }
 
+// NamedClusters returns the cluster IDs that the selectors of rules mention, also those that they exclude, sorted.
+func NamedClusters(rules []v1alpha1.CablePolicySpec) []string {
+	var out []string
+	for _, r := range rules {
+		for _, s := range []v1alpha1.ClusterSelector{r.LeftClusterSelector, r.RightClusterSelector} {
+			requirements, _ := readSelector(s, "selector")
+			for _, q := range requirements {
+				if q.key == submarinerv1.ClusterIDLabel && !slices.Contains(q.values, anyValue) {
+					out = append(out, q.values...)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // met reports whether a cluster meets the requirement.
 func (q requirement) met(c Cluster) bool {
 	value, has := c.Labels[q.key]

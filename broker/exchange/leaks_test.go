@@ -1,6 +1,7 @@
 package exchange_test
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -146,6 +148,9 @@ func newLeakWorld(t *testing.T) *leakWorld {
 		for _, o := range []client.Object{c, e, p} {
 			m.create(o)
 		}
+		if id == "the-hub" {
+			require.NoError(t, m.client.Create(t.Context(), policyForWest(m)))
+		}
 		m.start()
 		t.Cleanup(func() { m.stop() })
 	}
@@ -162,6 +167,17 @@ func newLeakWorld(t *testing.T) *leakWorld {
 	}
 	w.discover()
 	return w
+}
+
+// policyForWest returns a cable policy of the hub that names spoke-west. It is limited to a clusterset, as subctl cable-policy
+// add advises.
+func policyForWest(hub *insider) *v1alpha1.CablePolicies {
+	return &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{Name: "to-west", Namespace: hub.ns, Labels: map[string]string{submarinerv1.ClusterSetLabel: "b"}},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{
+			CableDriver: "vxlan", RightClusterSelector: v1alpha1.ClusterSelector{MatchLabels: map[string]string{submarinerv1.ClusterIDLabel: "spoke-west"}},
+		}},
+	}
 }
 
 // Members of a broker read, change and join nothing outside their clustersets.
@@ -207,6 +223,15 @@ func TestLeakMatrix(t *testing.T) {
 		require.Contains(t, found, "of spoke-east")
 		require.NoError(t, w.Admin.Delete(t.Context(), b))
 		brokertest.Eventually(t, func() bool { return w.do(west, list).denied() })
+	})
+
+	t.Run("with a policy of all clustersets that names a cluster of one", func(t *testing.T) {
+		hub, east := w.members["the-hub"], w.members["spoke-east"]
+		p := policyForWest(hub)
+		require.NoError(t, hub.client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, submarinerv1.ClusterSetLabel))))
+		brokertest.Eventually(t, func() bool {
+			return strings.Contains(strings.Join(w.searchHome(east), "\n"), "spoke-east reads spoke-west of spoke-west: *v1alpha1.CablePoliciesList in its own cluster")
+		})
 	})
 }
 

@@ -72,6 +72,7 @@ func ReportReview(report *progress.Reporter, r catalog.Review) {
 	} else {
 		report.Done("policy %s matches %s", name, pairsText(r.Matched))
 	}
+	reportDisclosure(report, name, r.Disclosure)
 	for _, other := range slices.Sorted(maps.Keys(r.Lost)) {
 		report.Done("%s still decides, because it takes precedence over %s, on %s", catalog.Decider(other), name, pairsText(r.Lost[other]))
 	}
@@ -93,6 +94,23 @@ func ReportReview(report *progress.Reporter, r catalog.Review) {
 	if n := len(r.Limited) - most; n > 0 {
 		report.Warn("and %s more have gateways that will not be connected", words.Count(n, "pair"))
 	}
+}
+
+// reportDisclosure warns of what a policy tells the members of clustersets about clusters of others.
+func reportDisclosure(report *progress.Reporter, name string, d catalog.Disclosure) {
+	if len(d.To) == 0 {
+		return
+	}
+	remedy := "create a policy for each clusterset, with --clusterset, that names only clusters which are in it"
+	switch len(d.Only) {
+	case 0:
+	case 1:
+		remedy = "add --clusterset " + d.Only[0]
+	default:
+		remedy = "add --clusterset with one of " + words.List(d.Only)
+	}
+	report.Warn("policy %s names cluster %s, and the members of clusterset %s, in which that cluster is not known, read its ID and the settings of the policy: to prevent that, %s",
+		name, words.List(d.Clusters), words.List(d.To), remedy)
 }
 
 // most is the number of pairs or clusters that messages name one by one.

@@ -349,6 +349,38 @@ func TestReview(t *testing.T) {
 	require.Empty(t, r.Refused)
 }
 
+// A policy is shared as a whole in all its clustersets: the review says whose ID it tells whom, and where it would not.
+func TestDisclosure(t *testing.T) {
+	hub := &Catalog{Keeper: "hub", Sets: []string{"a", "b", "c"}, Clusters: []policy.Cluster{
+		{ID: "both", Sets: []string{"a", "b"}}, {ID: "east", Sets: []string{"a"}}, {ID: "hub", Sets: []string{"a", "b", "c"}}, {ID: "west", Sets: []string{"b"}},
+	}}
+	limited := func(set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
+		p.Labels = map[string]string{submarinerv1.ClusterSetLabel: set}
+		return p
+	}
+	const id = submarinerv1.ClusterIDLabel
+	for name, test := range map[string]struct {
+		policy *v1alpha1.CablePolicies
+		want   Disclosure
+	}{
+		"no cluster":                   {made("p", "site=one |  | ipsec"), Disclosure{}},
+		"its own cluster":              {made("p", id+"=hub | "+id+" | ipsec"), Disclosure{}},
+		"a spoke":                      {made("p", " | "+id+"=west | ipsec"), Disclosure{[]string{"west"}, []string{"a", "c"}, []string{"b"}}},
+		"all but a spoke":              {made("p", " | "+id+"!=west | ipsec"), Disclosure{[]string{"west"}, []string{"a", "c"}, []string{"b"}}},
+		"a spoke, in its clusterset":   {limited("b", made("p", " | "+id+"=west | ipsec")), Disclosure{}},
+		"a spoke, in another":          {limited("a", made("p", " | "+id+"=west | ipsec")), Disclosure{[]string{"west"}, []string{"a"}, []string{"b"}}},
+		"two spokes":                   {made("p", " | "+id+"=west | ipsec", " | "+id+" in (east) | ipsec"), Disclosure{[]string{"east", "west"}, []string{"a", "b", "c"}, nil}},
+		"a cluster of two clustersets": {made("p", " | "+id+"=both | ipsec"), Disclosure{[]string{"both"}, []string{"c"}, []string{"a", "b"}}},
+		"a cluster that is to join":    {made("p", " | "+id+"=north | ipsec"), Disclosure{[]string{"north"}, []string{"a", "b", "c"}, nil}},
+		"the same, in its clusterset":  {limited("c", made("p", " | "+id+"=north | ipsec")), Disclosure{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, hub.Review([]*v1alpha1.CablePolicies{test.policy})[0].Disclosure)
+		})
+	}
+	require.Zero(t, member().Review([]*v1alpha1.CablePolicies{made("p", " | "+id+"=north | ipsec")})[0].Disclosure, "there is one clusterset")
+}
+
 // A policy of a cluster removes no encryption from the pairs of others, and it is said so.
 func TestThirdParties(t *testing.T) {
 	secure := copied(submarinerv1.BrokerID, made("default", " |  | wireguard"))

@@ -28,6 +28,8 @@ type Review struct {
 	Refused []Refusal
 	// Limited are the pairs in which the driver connects fewer gateways of a cluster than are active.
 	Limited []Limit
+	// Disclosure is what the policy tells clusters about clusters of other clustersets.
+	Disclosure Disclosure
 }
 
 // Limit is a pair in which a driver does not connect all active gateways.
@@ -48,7 +50,7 @@ func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 	var out []Review
 	for _, p := range policies {
 		clusters := c.inAnyOf(c.SetsOf(p))
-		r := Review{Policy: p, Lost: map[string][]policy.Pair{}, Lacking: map[string]map[string]error{}}
+		r := Review{Policy: p, Disclosure: c.disclosure(p), Lost: map[string][]policy.Pair{}, Lacking: map[string]map[string]error{}}
 		for _, rule := range p.ConnectionPolicies {
 			r.Selected = append(r.Selected, [2][]string{
 				policy.Select(rule.LeftClusterSelector, clusters), policy.Select(rule.RightClusterSelector, clusters),
