@@ -82,13 +82,14 @@ func entries(field string) string {
 func bytesOf(value string) string { return fmt.Sprintf("size(bytes('%%s'.format([%s])))", value) }
 
 // sizeVariables returns the variables of the members' admission policy for the size of
-// labels, annotations and the fields of each kind: see exchange.SizeOfMaps. Signatures and names
-// have bounds of their own.
+// labels, annotations and the fields of each kind: see exchange.SizeOfMaps. Signatures, and the names of objects in
+// slots, have bounds of their own.
 func sizeVariables(kinds exchange.Table) []admissionv1.Variable {
 	variables := []admissionv1.Variable{
 		{Name: "proofs", Expression: "variables.annotations.filter(k, k in " + quoted(exchange.Proofs()) + ")"},
 		{Name: "metadataSize", Expression: exchange.SizeOfMaps("object.metadata", "labels", "annotations") +
-			fmt.Sprintf(" - variables.annotations.filter(k, k in variables.proofs || k == '%s').map(k, size(k) + size(variables.annotations[k]) + 6).sum()", submarinerv1.NameAnnotation)},
+			fmt.Sprintf(" - variables.annotations.filter(k, k in variables.proofs || k == '%s' && variables.resource in %s).map(k, size(k) + size(variables.annotations[k]) + 6).sum()",
+				submarinerv1.NameAnnotation, quoted(slotted(kinds)))},
 	}
 	for _, k := range kinds {
 		variables = append(variables, k.SizeVariable)
@@ -111,6 +112,11 @@ func boundValidations(kinds exchange.Table) []admissionv1.Validation {
 		admissionv1.Validation{
 			Expression:        fmt.Sprintf("object == null || !has(object.metadata.managedFields) || %s <= %d", bytesOf("object.metadata.managedFields"), maxManaged),
 			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d bytes of managed fields'", maxManaged),
+		},
+		admissionv1.Validation{
+			// The API server checks its length in new objects only, and nothing reads it.
+			Expression:        "object == null || !has(object.metadata.generateName) || object.metadata.generateName == ''",
+			MessageExpression: "'cluster ' + variables.id + ' may not set generateName of ' + variables.name",
 		},
 		admissionv1.Validation{
 			// In memory, an entry takes far more than its bytes.

@@ -123,6 +123,7 @@ func TestHostileSizes(t *testing.T) {
 	require.NoError(t, patch(`{"metadata":{"annotations":{"a":"`+long[:16000]+`"}}}`))
 	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"b":"`+long[:2000]+`"}}}`), "more than 16384 characters")
 	require.NoError(t, patch(`{"metadata":{"annotations":{"a":null}}}`))
+	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/name":"`+long+`"}}}`), "more than 16384 characters")
 	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/grant":"`+long+long+`"}}}`), "more than 24576 characters in its signature and its grant")
 	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/signature":null}}}`), "has no annotation submariner.io/signature")
 

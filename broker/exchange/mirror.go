@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/wake"
 )
 
@@ -199,12 +198,12 @@ func (m *mirror) Add(obj any) error { return m.Update(obj) }
 // Update implements cache.ReflectorStore.
 func (m *mirror) Update(obj any) error {
 	name := obj.(client.Object).GetName()
-	empty := m.isEmpty(obj)
+	empty, owner := m.isEmpty(obj), ownerUID(obj.(client.Object))
 	o := m.slim(obj.(client.Object))
 	m.mu.Lock()
 	if empty {
 		delete(m.objects, name)
-		m.setEmpty(name, ownerUID(obj.(client.Object)))
+		m.setEmpty(name, owner)
 	} else {
 		m.objects[name] = o
 		delete(m.empty, name)
@@ -278,27 +277,4 @@ func (m *mirror) reservations(to map[string]types.UID) {
 	for name, owner := range m.empty {
 		to[m.kind.reservation(name)] = owner
 	}
-}
-
-// slim returns what is kept of an object. An object of the broker has the name then that it has
-// in clusters.
-func (m *mirror) slim(o client.Object) client.Object {
-	o.SetManagedFields(nil)
-	if m.most == 0 {
-		return o
-	}
-	m.kind.fromBroker(o)
-	delete(o.GetAnnotations(), excessAnnotation)
-	if m.kind.Free != nil { // no other annotation is copied
-		slot := o.GetAnnotations()[slotAnnotation]
-		signature, signed := o.GetAnnotations()[submarinerv1.SignatureAnnotation]
-		if o.SetAnnotations(nil); signed {
-			o.SetAnnotations(map[string]string{submarinerv1.SignatureAnnotation: signature})
-		}
-		setSlot(o, slot)
-	}
-	if n := m.kind.boundedSize(o); n > m.kind.MaxSize {
-		return m.kind.stub(o, n)
-	}
-	return o
 }

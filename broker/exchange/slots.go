@@ -152,10 +152,13 @@ func (s SetSnapshot) ownersOf(cluster string) map[types.UID]bool {
 	return out
 }
 
-// ownerUID returns the UID of the owner of an object; "" if it has none.
+// maxUID is more than the 36 characters of a UID. A broker without the admission policy lets members choose longer ones.
+const maxUID = 64
+
+// ownerUID returns the UID of the owner of an object, up to maxUID characters of it; "" if it has no owner.
 func ownerUID(o client.Object) types.UID {
 	for _, owner := range o.GetOwnerReferences() {
-		return owner.UID
+		return types.UID(strings.Clone(string(owner.UID[:min(len(owner.UID), maxUID)])))
 	}
 	return ""
 }
