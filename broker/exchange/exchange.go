@@ -70,6 +70,7 @@ type Exchange struct {
 	memos   memos
 	fitting fitting
 	waiting waiting
+	logged  refusalLog
 
 	memory   Memory
 	recalled bool      // memory was read
@@ -185,14 +186,8 @@ func (e *Exchange) report(now Status) {
 	if (now.Digest != was.Digest || !slices.Equal(now.Sets, was.Sets)) && e.config.Complete != nil {
 		e.config.Complete()
 	}
-	known := make(map[Refusal]bool, len(was.Refused))
-	for _, r := range was.Refused {
-		known[r] = true
-	}
-	for _, r := range now.Refused {
-		if !known[r] {
-			e.config.Log.Warn("not synced", "object", r.String())
-		}
+	for _, r := range e.logged.next(now.Refused, time.Now()) {
+		e.config.Log.Warn("not synced", "object", r.String())
 	}
 	for _, err := range now.Errors {
 		if !slices.Contains(was.Errors, err) {

@@ -69,7 +69,7 @@ func (p *paces) admit(writes []Write, sets map[string]int, now time.Time) (admit
 	}
 	for _, id := range slices.Sorted(maps.Keys(late)) {
 		held = append(held, Refusal{
-			Kind: "Cluster", Namespace: namespace, Name: id, Local: true,
+			maker: id, Kind: "Cluster", Namespace: namespace, Name: id, Local: true,
 			Reason: fmt.Sprintf("it changes its objects too often: %d changes are copied later", late[id]),
 		})
 	}

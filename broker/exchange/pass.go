@@ -113,7 +113,7 @@ func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status
 		e.kick.Send()
 	}
 	refused = append(held, e.waiting.ripe(refused, time.Now())...)
-	status.Refused, status.RefusedMore = refused[:min(len(refused), maxRefused)], max(0, len(refused)-maxRefused)
+	status.Refused, status.RefusedMore = firstInTurn(refused)
 	n, again, errs := e.write(ctx, now)
 	fail(errs...)
 	if all {

@@ -183,8 +183,12 @@ func (p *kindPlan) refuseVerdict(o client.Object, v verdict) {
 }
 
 func (p *kindPlan) refuse(o client.Object, local bool, format string, args ...any) {
+	maker := ""
+	if !local {
+		maker = makerOf(o)
+	}
 	p.refused = append(p.refused, Refusal{
-		Kind: p.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Local: local, Reason: fmt.Sprintf(format, args...),
+		maker: maker, Kind: p.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Local: local, Reason: fmt.Sprintf(format, args...),
 	})
 }
 

@@ -36,10 +36,6 @@ func (e *Exchange) Status() Status {
 	return status
 }
 
-// maxRefused bounds the refusals that are reported and logged: a member can cause
-// thousands.
-const maxRefused = 50
-
 // Status is the state of an Exchange, for conditions and metrics.
 type Status struct {
 	// Connected reports whether every clusterset on the broker is being read.
@@ -56,7 +52,7 @@ type Status struct {
 	Sets []string
 	// Writes counts the objects written or deleted on either side.
 	Writes uint64
-	// Refused lists the first maxRefused of the objects that are not copied; RefusedMore
+	// Refused lists maxRefused of the objects that are not copied, those of each cluster in turn; RefusedMore
 	// counts the others.
 	Refused     []Refusal
 	RefusedMore int
@@ -72,7 +68,8 @@ type Refusal struct {
 	Local     bool // found in this cluster, not on the broker
 	Reason    string
 
-	early bool // it may be copied soon: it is reported only if it is still refused then
+	maker string // see makerOf; empty: it is about an object in this cluster
+	early bool   // it may be copied soon: it is reported only if it is still refused then
 }
 
 func (r Refusal) String() string {
