@@ -49,7 +49,7 @@ func measureEndWatches(b *testing.B, name string, members, sets int) {
 			r.forget()
 		}
 		before, began := measure.CPUOf(b, w.Server.PID()), time.Now()
-		require.NoError(b, broker.EndWatches(b.Context(), w.Admin, began))
+		require.NoError(b, broker.EndWatches(b.Context(), w.Admin))
 		all(b, readers, func(r *reader) bool { return !r.ended.IsZero() && r.reads })
 		took, cpu = append(took, time.Since(began).Seconds()), append(cpu, measure.CPUOf(b, w.Server.PID())-before)
 		longest, errors, listed := time.Duration(0), 0, 0

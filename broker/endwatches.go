@@ -2,9 +2,9 @@ package broker
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,12 +23,13 @@ const endedTitle = "/spec/versions/0/schema/openAPIV3Schema/title"
 // begins, and the client chooses how long the watch lasts: without EndWatches, a client whose rights were revoked could go on reading.
 // Members that have rights list again, and keep what they know meanwhile.
 //
-// EndWatches changes the CRDs of the kinds. An API server then serves each kind anew. It ends the watches that were open after a
-// second, when it has answered the other requests that it had for the kind, and after at most two minutes (twice its --request-timeout); see
+// EndWatches changes the CRDs of the kinds, by a random value: every account can read the schemas. (It can also read when an API
+// server has prepared a schema to be read, in the header Last-Modified of /openapi/v3.) An API server then serves each kind anew.
+// It ends the watches that were open after a second, when it has answered the other requests that it had for the kind, and after at most two minutes (twice its --request-timeout); see
 // updateCustomResourceDefinition and tearDown of k8s.io/apiextensions-apiserver. The caller must have revoked the rights before. The
 // broker may lack a kind. The error tells whether c may not change CRDs: see apierrors.IsForbidden.
-func EndWatches(ctx context.Context, c client.Client, now time.Time) error {
-	patch, err := json.Marshal([]map[string]string{{"op": "add", "path": endedTitle, "value": "watches ended at " + now.UTC().Format(time.RFC3339Nano)}})
+func EndWatches(ctx context.Context, c client.Client) error {
+	patch, err := json.Marshal([]map[string]string{{"op": "add", "path": endedTitle, "value": "watches ended: " + rand.Text()}})
 	if err != nil {
 		return err
 	}

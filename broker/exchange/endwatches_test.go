@@ -114,7 +114,7 @@ func TestHostileWatchesOfFormerMembers(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			require.NoError(t, broker.EndWatches(t.Context(), d.Admin, time.Now()))
+			require.NoError(t, broker.EndWatches(t.Context(), d.Admin))
 			require.NotContains(t, hub.knows(), "west")
 			require.Contains(t, hub.knows(), "east", "the hub forgets nothing while it reads again")
 			requireEnded(t, watches)
@@ -139,7 +139,7 @@ func TestExchangeWhileWatchesEnd(t *testing.T) {
 	}
 	before := copied()
 	for i := range 3 {
-		require.NoError(t, broker.EndWatches(t.Context(), d.Admin, time.Now()))
+		require.NoError(t, broker.EndWatches(t.Context(), d.Admin))
 		east.create(brokertest.Endpoint(east.ns, "east", "10-0-0-"+string(rune('1'+i))))
 		hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
 	}
