@@ -23,8 +23,8 @@
 //     cluster publishes, unread.go for clustersets that cannot be read, share.go and flaws.go for what
 //     users are told about their objects, and object.go.
 //   - The loop: exchange.go, sides.go, follow.go (which clustersets are read, and how), denied.go (those
-//     without rights), mirror.go (watches), rounds.go and poll.go (polls), endless.go (lists that do not end), streams.go (connections), fit.go (bounds
+//     without rights), mirror.go (watches), slim.go (what is kept of an object), rounds.go and poll.go (polls), endless.go (lists that do not end), streams.go (connections), fit.go (bounds
 //     of all clustersets together), pass.go, write.go, pace.go (limits of what others change), recall.go (stores the
-//     memory), digest.go, status.go.
+//     memory), digest.go, status.go, refusals.go (which refused objects are reported).
 //   - For other packages: reclaim.go.
 package exchange
