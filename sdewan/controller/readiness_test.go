@@ -56,7 +56,7 @@ func (f *flapping) second(ready ...bool) attempt {
 		status := corev1.ConditionFalse
 		if is {
 			status = corev1.ConditionTrue
-			f.states[i].aim = aimOf(f.rules, nil, f.services, nil)
+			f.states[i].aim, _ = aimOf(f.rules, nil, f.services, nil)
 			f.deployments[0].Status.ReadyReplicas++
 		}
 		f.pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
