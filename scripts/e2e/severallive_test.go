@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // A cluster with two gateways and a worker has several active gateways, or one, and packets flow from and to each of its nodes. None is lost
@@ -20,9 +22,14 @@ func TestL2ChangesWhilePacketsFlow(t *testing.T) {
 	takesLong(t)
 	s := newScene(t, 2)
 	node := s.gateways[1]
-	label := func(arg string, want int) {
-		kubectl(t, "cluster1", "label", "node", node, arg)
-		connectedThrough(t, want)
+	without := func(node string, pause time.Duration) func() {
+		return func() {
+			kubectl(t, "cluster1", "label", "node", node, "submariner.io/gateway-")
+			connectedThrough(t, 1)
+			time.Sleep(pause)
+			kubectl(t, "cluster1", "label", "node", node, "submariner.io/gateway=true")
+			connectedThrough(t, 2)
+		}
 	}
 	for _, change := range []struct {
 		what string
@@ -32,15 +39,10 @@ func TestL2ChangesWhilePacketsFlow(t *testing.T) {
 			setSeveral(t, false)
 			setSeveral(t, true)
 		}},
-		{"a node loses its label, and gets it back at once", func() {
-			label("submariner.io/gateway-", 1)
-			label("submariner.io/gateway=true", 2)
-		}},
-		{"a node loses its label, and gets it back when it has forgotten its cables", func() {
-			label("submariner.io/gateway-", 1)
-			time.Sleep(12 * time.Second)
-			label("submariner.io/gateway=true", 2)
-		}},
+		{"a node loses its label, and gets it back at once", without(node, 0)},
+		{"a node loses its label, and gets it back when it has no cables, and others may still know its Endpoint", without(node, 5*time.Second)},
+		{"a node loses its label, and gets it back when it has forgotten its cables", without(node, 12*time.Second)},
+		{"the speaker loses its label", func() { without(speaker(t, "cluster1"), 0)() }},
 		{"kubectl drain, and uncordon", func() {
 			kubectl(t, "cluster1", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout", "60s")
 			connectedThrough(t, 2)
@@ -53,6 +55,15 @@ func TestL2ChangesWhilePacketsFlow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// speaker returns the node whose gateway exchanges objects with the broker for a cluster.
+func speaker(t *testing.T, cluster string) string {
+	t.Helper()
+	holder := kubectl(t, cluster, "-n", "submariner-operator", "get", "lease", submarinerv1.GatewayLease, "-o", "jsonpath={.spec.holderIdentity}")
+	i := slices.IndexFunc(gateways(t, cluster), func(node string) bool { return submarinerv1.LeaseHolder(node) == holder })
+	require.GreaterOrEqual(t, i, 0, "the lease of %s is held by %q", cluster, holder)
+	return gateways(t, cluster)[i]
 }
 
 // setSeveral changes whether all gateways of cluster1 are active, and waits until all clusters have followed.
