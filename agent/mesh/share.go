@@ -80,7 +80,7 @@ func (m *Membership) shareOf(node *cable.Node, n *corev1.Node) {
 		node.Drain = cable.Drained
 	case s.drain:
 		node.Drain = max(cable.Draining, announced)
-	case !m.Submariner.Spec.MultiActiveGatewayEnabled, announced == cable.Standby: // its agent has not announced yet that it is active: see label.go
+	case !m.Submariner.Spec.MultiActiveGatewayEnabled, announced == cable.Standby: // its agent has not announced yet that it is active: see docs/adr/0029
 		node.Drain = announced
 	}
 }

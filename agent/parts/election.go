@@ -93,8 +93,8 @@ func newElector(o Options) (*elector, error) {
 // Observe implements Observer.
 //
 // On a node that is no gateway node any more, the agent is about to end, and the route agent removes what it has made once the node has
-// other ways. An agent that repaired it meanwhile would interrupt the traffic of the node's pods. It does nothing else, either, and may not end
-// for a long time if the kubelet does not run. So it leaves the lease at once, whether or not another gateway works.
+// other ways. An agent that repaired it meanwhile would interrupt the traffic of the node's pods. This agent does nothing else, either, and may not
+// end for a long time if the kubelet does not run. So it leaves the lease at once, whether or not another gateway works.
 func (e *elector) Observe(s *mesh.Snapshot) error {
 	e.last.Store(nil)
 	if n := mesh.Find[*corev1.Node](*s, e.node); n != nil && !mesh.IsGatewayNode(n) {
