@@ -56,8 +56,9 @@ func planGateway(s Snapshot) (Plan, error) {
 	if s.Facts.NoNextHopObjects {
 		p.State = p.State.WithoutNexthops()
 	}
-	p.Probes, p.Down = p.probes(), down
-	maps.DeleteFunc(p.Down, func(name string, _ Health) bool { return !p.Probes.Targets[name].Fast })
+	p.Probes = p.probes()
+	maps.DeleteFunc(down, func(name string, _ Health) bool { return !p.Probes.Targets[name].Fast })
+	p.Probes.Known = down
 	return p, nil
 }
 
@@ -116,7 +117,7 @@ func fastTarget(l cable.Link, mtu int) Target {
 func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	old := Find[*submarinerv1.Gateway](s, s.Node)
-	o.Health, _ = o.Health.recalling(p.Down)
+	o.Health, _ = o.Health.recalling(p.Probes.Known)
 	g := gatewayReport(s, p, o, old)
 	if m := p.Mesh; m != nil {
 		if s.Standing.Active && !m.Membership.Leaving() {

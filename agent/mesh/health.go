@@ -23,6 +23,9 @@ type Probes struct {
 	MaxLost int // pings in a row that may stay unanswered
 	Targets map[string]Target
 	Echo    int // the UDP port to which this agent sends echoes
+	// Known has what the agent's predecessor had found of targets that are Fast and were down, by name, while this agent's own probes have no
+	// result: such a target is up again only after FastBack answers to the probes that had found it down.
+	Known Healths
 }
 
 // Pause returns the time from a ping to the next. connected reports whether the target

@@ -68,9 +68,8 @@ type Plan struct {
 	Addresses *Addresses
 	// Label is what a route agent knows of its node's label of gateway nodes.
 	Label Label
-	// Bare and Down are those of the Memory for the next plan of a gateway.
+	// Bare is Memory.Bare for the next plan of a gateway.
 	Bare bool
-	Down Healths
 	// Again is the time after which to plan again at the latest, if it is less than Role.Resync; 0 for none.
 	Again time.Duration
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.

@@ -47,8 +47,8 @@ func TestBootsBeforeItIsDecided(t *testing.T) {
 	require.Empty(t, p.Former)
 }
 
-// A gateway agent that starts while another gateway is down does not use that gateway before the first answer, as the kernel does not. It reports
-// what its predecessor has found.
+// A gateway agent that starts while another gateway is down does not use that gateway before its probes find that it is up, as the kernel does
+// not. It reports what its predecessor has found, and its prober goes on with that.
 func TestRecallOfACableThatIsDown(t *testing.T) {
 	const over = westCable + " over vxlan-tunnel"
 	s := standbys(t, "gw")
@@ -66,7 +66,7 @@ func TestRecallOfACableThatIsDown(t *testing.T) {
 	}{
 		{"not pinged yet", "", true},
 		{"pinged", submarinerv1.Connecting, true},
-		{"answers", submarinerv1.Connected, false},
+		{"is up", submarinerv1.Connected, false},
 		{"is pinged anew", submarinerv1.Connecting, false},
 	} {
 		s.Health = Healths{}
@@ -83,6 +83,7 @@ func TestRecallOfACableThatIsDown(t *testing.T) {
 			require.Equal(t, []any{submarinerv1.ConnectionError, "lost", "echo", found}, []any{c.Status, c.StatusMessage, c.DetectedBy, c.DetectedAt.UTC()}, step.name)
 		}
 		require.Equal(t, step.down, c.DetectedBy != "", step.name)
-		s.Memory.Using, s.Memory.Down = p.Using, p.Down
+		require.Equal(t, step.down, p.Probes.Known[over].By == "echo", step.name)
+		s.Memory.Using, s.Memory.Down = p.Using, p.Probes.Known
 	}
 }

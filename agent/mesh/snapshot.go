@@ -123,8 +123,8 @@ type Memory struct {
 	Former map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
-	// Down is what the agent's predecessor had found of cables that are down, by name of the probe, until this agent knows itself: the kernel uses
-	// them for nothing, and goes on with that.
+	// Down is what the agent's predecessor had found of cables that are down, by name of the probe. The kernel sends nothing through them, and that
+	// stays so until this agent's own probes have a result: see Probes.Known.
 	Down Healths
 	// Leaving is Traffic.Leaving of the last plan.
 	Leaving map[string]Using

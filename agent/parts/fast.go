@@ -33,13 +33,16 @@ const (
 	kinds
 )
 
+// String returns the name that mesh.Health.By has for the kind.
+func (k kind) String() string { return [kinds]string{"ping", "echo", "large echo"}[k] }
+
 // stream is the probes of one kind to a target that is Fast.
 type stream struct {
 	asked    []asked // not answered, oldest first
 	overdue  int     // in a row: it was time to ask again
 	lost     int     // in a row: not answered in time
 	due      time.Time
-	proven   bool      // answered once
+	proven   bool      // answered once: see also newPinged
 	answered time.Time // last
 }
 
@@ -179,13 +182,13 @@ func (g *pinged) fault(now time.Time) (by, why string) {
 	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= mesh.FastLost }
 	switch {
 	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryMany:
-		return "echo", fmt.Sprintf("%v answers pings, but forwards no packets, or none of new connections: check the chains at the hook \"forward\" there, net.ipv4.ip_forward, and whether its table of connections is full (net.netfilter.nf_conntrack_count)", g.target.IP)
+		return echoing.String(), fmt.Sprintf("%v answers pings, but forwards no packets, or none of new connections: check the chains at the hook \"forward\" there, net.ipv4.ip_forward, and whether its table of connections is full (net.netfilter.nf_conntrack_count)", g.target.IP)
 	case down(echoing):
-		return "echo", unanswered(g.target)
+		return echoing.String(), unanswered(g.target)
 	case down(pinging):
-		return "ping", unanswered(g.target)
+		return pinging.String(), unanswered(g.target)
 	case down(filling) && g.fast.streams[echoing].lost == 0:
-		return "large echo", fmt.Sprintf("packets of %d bytes to %v and back are lost, although small ones are not: check the MTU of the path", g.target.Echo.MTU, g.target.IP)
+		return filling.String(), fmt.Sprintf("packets of %d bytes to %v and back are lost, although small ones are not: check the MTU of the path", g.target.Echo.MTU, g.target.IP)
 	}
 	return "", ""
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // pinged is a target, with the pings that it was sent.
@@ -20,6 +21,20 @@ type pinged struct {
 	due     time.Time // when to ping next
 
 	fast fast // of a target that is Fast
+}
+
+// newPinged returns a target to ping. known is what the agent's predecessor had found if the target was down, and otherwise the zero Health.
+// If an echo had found it, echoes decide from the start, although none has come back to this agent.
+func newPinged(t mesh.Target, known mesh.Health) *pinged {
+	g := &pinged{target: t, due: t.First, fast: newFast(t.First), health: known}
+	if known.Status == "" {
+		g.health = mesh.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}
+	}
+	large := known.By == filling.String()
+	if (t.Echo != mesh.Echo{}) {
+		g.fast.streams[echoing].proven, g.fast.streams[filling].proven = large || known.By == echoing.String(), large
+	}
+	return g
 }
 
 // asked is a ping.

@@ -123,7 +123,7 @@ func (p *prober) set(probes mesh.Probes, broken map[string]error) {
 	}
 	for name, t := range probes.Targets {
 		if p.pings[name] == nil {
-			p.pings[name] = &pinged{target: t, due: t.First, fast: newFast(t.First), health: mesh.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}}
+			p.pings[name] = newPinged(t, probes.Known[name])
 			p.wake.Send()
 		}
 	}

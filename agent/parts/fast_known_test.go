@@ -1,0 +1,58 @@
+package parts
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// A target that the agent's predecessor had found to be down stays down until it has answered five probes in a row, of the kind that had found it.
+func TestFastAndKnown(t *testing.T) {
+	echo := mesh.Echo{Device: "d", MAC: "m", MTU: 1400}
+	for name, test := range map[string]struct {
+		by       string
+		echo     mesh.Echo
+		down, up [kinds]bool // which probes are answered while the target is down, and when it is up
+	}{
+		"it does not answer":               {"ping", echo, [kinds]bool{}, [kinds]bool{true, false, false}},
+		"it forwards nothing":              {"echo", echo, [kinds]bool{true, false, false}, [kinds]bool{true, true, false}},
+		"large packets are lost":           {"large echo", echo, [kinds]bool{true, true, false}, [kinds]bool{true, true, true}},
+		"this node cannot send it echoes":  {"ping", mesh.Echo{}, [kinds]bool{}, [kinds]bool{true, false, false}},
+		"this node sends it no echoes now": {"echo", mesh.Echo{}, [kinds]bool{}, [kinds]bool{true, false, false}},
+	} {
+		begin := func() (*fastWorld, mesh.Health) {
+			w := newFastWorld(time.Millisecond)
+			known := mesh.Health{Status: submarinerv1.ConnectionError, Message: "lost", By: test.by, Since: time.Now().Add(-time.Hour)}
+			target := mesh.Target{IP: w.ip, From: w.ip, Fast: true, Echo: test.echo}
+			w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": target}, Known: mesh.Healths{"west": known}}, nil)
+			return w, known
+		}
+		returns := func(t *testing.T, w *fastWorld) time.Duration {
+			w.lose = func(_ mesh.Target, a asked) bool { return !test.up[a.kind] }
+			late := after(10 * time.Second)
+			took := w.run(func() bool { return w.status() == submarinerv1.Connected || late() })
+			require.Equal(t, 1, w.changes, name)
+			require.Empty(t, w.health()["west"].By, name)
+			return took
+		}
+		synctest.Test(t, func(t *testing.T) {
+			w, _ := begin()
+			require.InDelta(t, 400, returns(t, w).Milliseconds(), 50, name)
+		})
+		synctest.Test(t, func(t *testing.T) {
+			w, known := begin()
+			w.lose = func(_ mesh.Target, a asked) bool { return !test.down[a.kind] }
+			w.run(after(time.Minute))
+			got := w.health()["west"]
+			got.RTT = mesh.RTT{}
+			require.Equal(t, known, got, name)
+			require.Zero(t, w.changes, name)
+			require.Less(t, returns(t, w), 3*time.Second, name)
+		})
+	}
+}
