@@ -53,7 +53,7 @@ func (a *agent) remember(p mesh.Plan, out mesh.Outcome) {
 		return
 	}
 	a.memory.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
-	a.memory.Using, a.memory.First, a.memory.Former, a.memory.Leaving = out.Carried(p, a.memory.Using), p.First, p.Former, p.Leaving
+	a.memory.Carried(p, out)
 	a.memory.Label, a.memory.Bare, a.memory.Down = p.Label, p.Bare, p.Probes.Known
 }
 

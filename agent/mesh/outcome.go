@@ -101,9 +101,19 @@ func failures(fs []*dataplane.Failure) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// Carried returns what carries the traffic, given what did before: the cables that the
+// Carried hands what carries the traffic to the next plan, as far as the node holds the plan p. Former keeps the cables of all other pairs.
+func (m *Memory) Carried(p Plan, o Outcome) {
+	m.Using, m.First, m.Leaving = o.carried(p, m.Using), p.First, p.Leaving
+	m.Former = maps.Clone(m.Former) // snapshots share it
+	maps.DeleteFunc(m.Former, func(name string, _ Using) bool {
+		_, used := m.Using[name]
+		return used
+	})
+}
+
+// carried returns what carries the traffic, given what did before: the cables that the
 // node does not hold as planned have not taken over.
-func (o Outcome) Carried(p Plan, before map[string]Using) map[string]Using {
+func (o Outcome) carried(p Plan, before map[string]Using) map[string]Using {
 	now := maps.Clone(p.Using)
 	for name := range now {
 		if o.Broken[name] == nil {

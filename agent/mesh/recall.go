@@ -34,12 +34,14 @@ func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
 func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
 	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
 	m := recall(reports, own, now)
-	m.Down = Healths{}
+	m.Down, m.Former = Healths{}, map[string]Using{}
 	for _, g := range own {
 		maps.Copy(m.Down, downIn(g))
+		maps.Copy(m.Former, idleIn(g, now))
 	}
 	if m.Bare = bare; bare {
-		m.Former, m.Using = m.Using, map[string]Using{}
+		maps.Copy(m.Former, m.Using)
+		m.Using = map[string]Using{}
 	}
 	return m
 }
@@ -61,14 +63,21 @@ func incumbentsIn(reports []*submarinerv1.Gateway) []cable.Gateway {
 // usingIn returns what carries the traffic according to the last report of a gateway,
 // whether it answers or not; nothing if there is no report. What is kept up
 // beside it stays for as long as after a change.
-func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using {
+func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using { return cablesIn(g, false, now) }
+
+// idleIn returns the cables that carry nothing until they answer, of pairs that use no other, according to the last report of a gateway. It is
+// all that a report has of Memory.Former.
+func idleIn(g *submarinerv1.Gateway, now time.Time) map[string]Using { return cablesIn(g, true, now) }
+
+// cablesIn returns the cables of a gateway's last report that carry the traffic, or those that are idle; nothing if there is no report.
+func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]Using {
 	out := map[string]Using{}
 	if g == nil {
 		return out
 	}
 	for _, c := range g.Status.Connections {
-		if c.Idle {
-			continue // it has not carried anything yet
+		if c.Idle != idle {
+			continue
 		}
 		u, ok := usingOf(c.Endpoint.ClusterID, submarinerv1.PreviousCable{
 			Driver: c.Driver, Device: c.Device, Policy: c.Policy, Rule: c.Rule, Settings: c.Settings, PolicySettings: c.PolicySettings,

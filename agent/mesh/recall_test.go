@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -23,28 +24,33 @@ func atGateway(t *testing.T, s Snapshot) (Snapshot, *submarinerv1.Gateway) {
 }
 
 // Where it cannot be decided which cable a pair should have, as the policies have not been read from the broker, a pair keeps its cable also if
-// the node of the only gateway boots. The cable must answer first.
+// the node of the only gateway boots, its agent restarts after that, and the node does not hold the cable at first. The cable must answer first.
 func TestBootsBeforeItIsDecided(t *testing.T) {
 	s, g := atGateway(t, standbys(t, "gw2").withoutEndpoint("gw"))
 	Find[*submarinerv1.Cluster](s, "east").Annotations = nil
 	s.Health, s.Memory = nil, recallGateway("gw2", true, []*submarinerv1.Gateway{g}, s.Now)
-	next := func() Plan {
+	next := func(o Outcome) Plan {
 		p, err := Gateway().Plan(s)
 		require.NoError(t, err)
 		require.Len(t, p.Held, 2)
-		s.Memory.Using, s.Memory.First, s.Memory.Former = p.Using, p.First, p.Former
-		s, _ = atGateway(t, s)
+		s.Memory.Carried(p, o)
+		s, g = atGateway(t, s)
 		return p
 	}
-	for range 2 { // the report of the first plan has no cable that carries traffic
-		p := next()
-		require.Empty(t, p.Using)
-		require.Len(t, p.Former, 2)
+	for range 3 { // the report of the first plan has no cable that carries traffic
+		require.Empty(t, next(Outcome{}).Using)
+		require.Len(t, s.Memory.Former, 2)
+		s.Memory = recallGateway("gw2", false, []*submarinerv1.Gateway{g}, s.Now)
 	}
 	s.Health = answering(s)
-	p := next()
-	require.Len(t, p.Using, 2)
-	require.Empty(t, p.Former)
+	refused := errors.New("refused")
+	require.Len(t, next(Outcome{Broken: map[string]error{westCable: refused, west2Cable: refused}}).Using, 2)
+	require.Empty(t, s.Memory.Using)
+	s.Health = nil
+	require.Empty(t, next(Outcome{}).Using)
+	s.Health = answering(s)
+	require.Len(t, next(Outcome{}).Using, 2)
+	require.Empty(t, s.Memory.Former)
 }
 
 // A gateway agent that starts while another gateway is down does not use that gateway before its probes find that it is up, as the kernel does

@@ -119,7 +119,8 @@ type Memory struct {
 	// Using has the cables that carry the traffic to remote gateways, by cable name.
 	Using map[string]Using
 	// Former has the cables that carried the traffic before the node has booted, by cable name, of pairs that have used none since. A pair may get
-	// its cable again, but like its first one: it carries nothing until it answers.
+	// its cable again, but like its first one: it carries nothing until it answers. When an agent starts, all idle cables that its predecessor has
+	// reported are among them.
 	Former map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn

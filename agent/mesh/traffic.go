@@ -21,8 +21,6 @@ type Traffic struct {
 	Using map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
-	// Former is Memory.Former for the next plan.
-	Former map[string]Using
 	// Leaving has the cables whose traffic the cables of other gateways have taken over, by cable name; Since is when. They
 	// stay up for a while, for packets that the other end still sends.
 	Leaving map[string]Using
@@ -52,7 +50,7 @@ type director struct {
 func direct(m *Mesh) Traffic {
 	wanted := m.Cables.Wanted
 	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, places: m.Cables.places(), out: Traffic{
-		Held: make([]cable.Cable, 0, len(wanted)), Using: make(map[string]Using, len(wanted)), First: map[string]Turn{}, Former: map[string]Using{}, Leaving: map[string]Using{},
+		Held: make([]cable.Cable, 0, len(wanted)), Using: make(map[string]Using, len(wanted)), First: map[string]Turn{}, Leaving: map[string]Using{},
 		Barred: slices.Clone(m.Cables.Barred), several: several(m.Membership, m.Cables, m.Snapshot.Memory.Using),
 	}}
 	d.out.Siblings, d.out.Detours = d.siblings(), d.detours()
@@ -63,11 +61,6 @@ func direct(m *Mesh) Traffic {
 		d.outlast(c)
 	}
 	d.markDown()
-	for name, u := range d.Snapshot.Memory.Former {
-		if _, used := d.out.Using[name]; !used {
-			d.out.Former[name] = u
-		}
-	}
 	for _, c := range d.out.Held {
 		if _, used := d.out.Using[c.Name]; !used || c.Silent {
 			d.out.Barred = append(d.out.Barred, c.Subnets...) // its packets are dropped until it answers
