@@ -35,7 +35,7 @@ func (s Snapshot) label() Label {
 	was := s.Memory.Label
 	switch {
 	case IsGatewayNode(Find[*corev1.Node](s, s.Node)):
-		return Label{Seen: true, Cables: was.Cables || !s.NoCables}
+		return Label{Seen: true, Cables: was.Cables || !s.NoCables || s.alone()}
 	case !slices.ContainsFunc(List[*submarinerv1.Endpoint](s), func(e *submarinerv1.Endpoint) bool { return !submarinerv1.IsCopy(e) && e.Spec.Hostname == s.Node }):
 	case was.Seen:
 		return Label{Cables: was.Cables, Until: s.Now.Add(lingers)}
@@ -45,10 +45,19 @@ func (s Snapshot) label() Label {
 	return Label{}
 }
 
+// alone reports whether there is nothing of another cluster. Then the gateway agents plan nothing.
+func (s Snapshot) alone() bool { return !holdsCopy[*submarinerv1.Cluster](s) && !holdsCopy[*submarinerv1.Endpoint](s) }
+
+// holdsCopy reports whether a snapshot has an object of another cluster, of a kind.
+func holdsCopy[T Object](s Snapshot) bool {
+	return slices.ContainsFunc(List[T](s), func(o T) bool { return submarinerv1.IsCopy(o) })
+}
+
 // withCables returns the membership for the route agent of a node with a Label. The node is a worker until its gateway agent has set up
 // cables, also if an Endpoint is left from before it booted or lost the label: it could only drop the packets for other clusters, its own pods'
 // and those of workers. A worker forwards no echoes and accepts nothing from workers, so these do not choose it. If the gateway agent ends, the kernel
-// keeps what it has set up, and the node is a gateway.
+// keeps what it has set up, and the node is a gateway. A cluster that is alone has gateways, too: workers probe them, and nothing is to be dropped. They
+// stay gateways when the first other cluster joins, as they would seem to be lost for a moment.
 func (m Membership) withCables(l Label) Membership {
 	if !l.Cables {
 		m.Gateways = m.Siblings()

@@ -80,13 +80,9 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 			s.Memory.Label = p.Label
 			return p
 		}
-		returns := func(p Plan) bool {
-			return strings.Contains(p.State.String(), "-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
-		}
-
 		asWorker := next(true)
 		require.Empty(t, asWorker.Sweep)
-		require.False(t, returns(asWorker))
+		require.False(t, returnsEchoes(asWorker))
 		require.Equal(t, dataplane.IntraTable, routeTo(t, asWorker.State, "10.112.0.0/16").Table)
 		for _, o := range asWorker.State {
 			switch o := o.(type) {
@@ -98,11 +94,48 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 		}
 
 		asGateway := next(false)
-		require.True(t, returns(asGateway))
+		require.True(t, returnsEchoes(asGateway))
 		routeTo(t, asGateway.State, "10.111.2.0/24")
 		require.Equal(t, asGateway.State, next(true).State)
 		s.Memory = Memory{} // another agent finds the cables
 		require.Equal(t, asGateway.State, next(false).State)
+	}
+}
+
+// returnsEchoes reports whether a node forwards the probes of workers back.
+func returnsEchoes(p Plan) bool {
+	return strings.Contains(p.State.String(), "-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
+}
+
+// A cluster without other clusters has gateways, although their agents set up nothing: workers probe them. They stay gateways when the first other
+// cluster joins. What other clusters have left counts.
+func TestGatewayOfAClusterThatIsAlone(t *testing.T) {
+	joined := standbys(t, "gw2")
+	joined.NoCables = true
+	without := func(drop func(Object) bool) Snapshot {
+		return NewSnapshot(joined.Node, slices.DeleteFunc(joined.all(), func(o Object) bool { return submarinerv1.IsCopy(o) && drop(o) })...).as(joined)
+	}
+	s := without(func(Object) bool { return true })
+	cables, err := Gateway().Plan(s)
+	require.NoError(t, err)
+	require.Empty(t, cables.State, "nobody could see that its agent runs")
+	p, err := Route().Plan(s)
+	require.NoError(t, err)
+	require.True(t, returnsEchoes(p))
+	joined.Memory.Label = p.Label
+	p, err = Route().Plan(joined)
+	require.NoError(t, err)
+	require.True(t, returnsEchoes(p))
+
+	joined.Memory.Label = Label{}
+	for _, s := range []Snapshot{
+		joined,
+		without(func(o Object) bool { _, ok := o.(*submarinerv1.Cluster); return ok }),
+		without(func(o Object) bool { _, ok := o.(*submarinerv1.Endpoint); return ok }),
+	} {
+		p, err := Route().Plan(s)
+		require.NoError(t, err)
+		require.False(t, returnsEchoes(p))
 	}
 }
 
