@@ -149,7 +149,7 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 		require.NoError(t, err)
 		snap.SetFacts(k)
 	})
-	snap.PodIPMissing, snap.NoCables, snap.PoliciesDigest, snap.Keys = false, false, policy.Digest(policies), c.ring
+	snap.PodIPMissing, snap.NoCableRule, snap.PoliciesDigest, snap.Keys = false, false, policy.Digest(policies), c.ring
 	if r.Name == mesh.Gateway().Name {
 		snap.Standing, snap.Memory = c.standing[node], c.memory[node]
 		snap.Health = c.probe(node, c.plans[[2]string{node, r.Name}].Probes)

@@ -104,7 +104,7 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 	}
 	snap := mesh.NewSnapshot(node, all...)
 	snap.SetFacts(facts[node])
-	snap.Now, snap.PodIPMissing, snap.NoCables, snap.PoliciesDigest, snap.Keys = time.Now(), false, false, policy.Digest(nil), m.ring
+	snap.Now, snap.PodIPMissing, snap.NoCableRule, snap.PoliciesDigest, snap.Keys = time.Now(), false, false, policy.Digest(nil), m.ring
 	if node == "gw" {
 		snap.Standing = active("gw")
 	}

@@ -28,19 +28,19 @@ func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {
 	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "10.112.0.0/16 table 100 nhid 535382446 src 10.111.1.1 mtu 1450")
 }
 
-// A gateway node is a worker until its kernel has had cables. Then it is a gateway, whatever becomes of them.
-func TestGatewayNodeWithoutCables(t *testing.T) {
+// A gateway node is a worker until its kernel has had the rule for the table of cables. Then it is a gateway, whatever becomes of the rule.
+func TestGatewayNodeWithoutRule(t *testing.T) {
 	w := newWorld(t, mesh.Route(), "two-active-gateways")
-	facts, noCables := w.Kernel.Facts, true
+	facts, noCableRule := w.Kernel.Facts, true
 	w.Kernel.Facts = func() (dataplane.Facts, error) {
 		f, err := facts()
-		f.NoCables = noCables
+		f.NoCableRule = noCableRule
 		return f, err
 	}
 	const toWest, toWorker = "ip route replace 10.112.0.0/16 table 150", "ip route replace 10.111.2.0/24 table 150"
 	w.run(t)
 	require.Contains(t, w.holds(t, dataplane.RouteOwner), toWest)
-	for _, noCables = range []bool{false, true} {
+	for _, noCableRule = range []bool{false, true} {
 		w.run(t)
 		require.Contains(t, w.holds(t, dataplane.RouteOwner), toWorker)
 		require.NotContains(t, w.holds(t, dataplane.RouteOwner), toWest)

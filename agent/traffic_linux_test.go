@@ -231,7 +231,7 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 				snap.Standing.Drain = cable.Standby
 			}
 		}
-		snap.PodIPMissing, snap.NoCables, snap.Health = false, k.NoCables && s.booted[name], s.health[name]
+		snap.PodIPMissing, snap.NoCableRule, snap.Health = false, k.NoCableRule && s.booted[name], s.health[name]
 		if snap.PoliciesDigest = policy.Digest(nil); !s.fresh[name] {
 			snap.Memory.Using = using
 		}

@@ -30,9 +30,10 @@ type Facts struct {
 	NoIPv6Tables bool
 	// Resilient reports whether the kernel has resilient next hop groups (Linux ≥ 5.13).
 	Resilient bool
-	// NoCables reports that the node has no rule that looks up packets in the table of cables: since it has booted, or since its cables were
-	// removed, no gateway agent has set up any.
-	NoCables bool
+	// NoCableRule reports that the node has no rule that looks up packets in the table of cables: since it has booted, or since the rule was
+	// removed, no gateway agent has set up routes to other clusters. Routes that drop packets count, too: a gateway has nothing else if all cables
+	// are refused.
+	NoCableRule bool
 	// HashPolicy is net.ipv4.fib_multipath_hash_policy; nil if it cannot be read.
 	HashPolicy *int
 }

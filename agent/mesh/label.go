@@ -25,9 +25,9 @@ const handOver = heartbeat + lingers + 2*time.Second
 
 // Label is what a route agent knows of its node's label of gateway nodes. The zero Label has not seen it.
 type Label struct {
-	Seen   bool      // the node had it in the last plan
-	Cables bool      // a gateway agent has set up cables since the node has it
-	Until  time.Time // until when the node counts as a gateway node without it; the zero time: it does not
+	Seen  bool      // the node had it in the last plan
+	Ruled bool      // the kernel has had the rule for the table of cables since the node has it, or there was no other cluster
+	Until time.Time // until when the node counts as a gateway node without it; the zero time: it does not
 }
 
 // label returns the Label for the next plan. A node does not linger without its Endpoint: other clusters accept nothing from it then.
@@ -35,17 +35,17 @@ func (s Snapshot) label() Label {
 	was := s.Memory.Label
 	switch {
 	case IsGatewayNode(Find[*corev1.Node](s, s.Node)):
-		return Label{Seen: true, Cables: was.Cables || !s.NoCables || s.alone()}
+		return Label{Seen: true, Ruled: was.Ruled || !s.NoCableRule || s.alone()}
 	case !slices.ContainsFunc(List[*submarinerv1.Endpoint](s), func(e *submarinerv1.Endpoint) bool { return !submarinerv1.IsCopy(e) && e.Spec.Hostname == s.Node }):
 	case was.Seen:
-		return Label{Cables: was.Cables, Until: s.Now.Add(lingers)}
+		return Label{Ruled: was.Ruled, Until: s.Now.Add(lingers)}
 	case s.Now.Before(was.Until):
-		return Label{Cables: was.Cables, Until: was.Until}
+		return Label{Ruled: was.Ruled, Until: was.Until}
 	}
 	return Label{}
 }
 
-// alone reports whether there is nothing of another cluster. Then the gateway agents plan nothing.
+// alone reports whether there is nothing of another cluster. Then gateway agents set up no routes, and no rule.
 func (s Snapshot) alone() bool { return !holdsCopy[*submarinerv1.Cluster](s) && !holdsCopy[*submarinerv1.Endpoint](s) }
 
 // holdsCopy reports whether a snapshot has an object of another cluster, of a kind.
@@ -53,13 +53,15 @@ func holdsCopy[T Object](s Snapshot) bool {
 	return slices.ContainsFunc(List[T](s), func(o T) bool { return submarinerv1.IsCopy(o) })
 }
 
-// withCables returns the membership for the route agent of a node with a Label. The node is a worker until its gateway agent has set up
-// cables, also if an Endpoint is left from before it booted or lost the label: it could only drop the packets for other clusters, its own pods'
-// and those of workers. A worker forwards no echoes and accepts nothing from workers, so these do not choose it. If the gateway agent ends, the kernel
-// keeps what it has set up, and the node is a gateway. A cluster that is alone has gateways, too: workers probe them, and nothing is to be dropped. They
-// stay gateways when the first other cluster joins, as they would seem to be lost for a moment.
-func (m Membership) withCables(l Label) Membership {
-	if !l.Cables {
+// withRule returns the membership for the route agent of a node with a Label. The node is a worker until its gateway agent has set up
+// routes to other clusters, with their rule, also if an Endpoint is left from before it booted or lost the label: it could only drop the packets
+// for other clusters, its own pods' and those of workers. A worker forwards no echoes and accepts nothing from workers, so these do not choose it. If
+// the gateway agent ends, the kernel keeps what it has set up, and the node is a gateway.
+//
+// A cluster that is alone has gateways, too: workers probe them, and they drop nothing. They stay gateways when the first other cluster joins: otherwise
+// they would answer no probes for a moment.
+func (m Membership) withRule(l Label) Membership {
+	if !l.Ruled {
 		m.Gateways = m.Siblings()
 	}
 	return m

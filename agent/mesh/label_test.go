@@ -47,11 +47,11 @@ func TestLosesItsLabel(t *testing.T) {
 	require.Len(t, next().Sweep, 1)
 
 	Find[*corev1.Node](s, "gw2").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
-	s.NoCables = true
+	s.NoCableRule = true
 	p = next()
 	require.Empty(t, p.Sweep)
 	require.NotContains(t, p.State, toWorker.Key(), "its gateway agent does not run yet, and its old Endpoint is still there")
-	s.NoCables = false
+	s.NoCableRule = false
 	require.Equal(t, asGateway, next().State)
 }
 
@@ -68,13 +68,13 @@ func routeTo(t *testing.T, s dataplane.State, network string) dataplane.Route {
 }
 
 // A gateway node that has booted sends the packets of its pods to the other gateway, and returns no echoes to workers, until its gateway agent
-// has set up cables. From then on, the kernel keeps them without an agent. Somebody who removes their rule interrupts them, and changes nothing else.
+// has set up routes to other clusters. From then on, the kernel keeps them without an agent. Somebody who removes their rule interrupts them, and changes nothing else.
 func TestBootsWithItsEndpoint(t *testing.T) {
 	for _, multi := range []bool{false, true} {
 		s := standbys(t, "gw2")
 		s.submariner().Spec.MultiActiveGatewayEnabled = multi
-		next := func(noCables bool) Plan {
-			s.NoCables = noCables
+		next := func(noCableRule bool) Plan {
+			s.NoCableRule = noCableRule
 			p, err := Route().Plan(s)
 			require.NoError(t, err)
 			s.Memory.Label = p.Label
@@ -97,7 +97,7 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 		require.True(t, returnsEchoes(asGateway))
 		routeTo(t, asGateway.State, "10.111.2.0/24")
 		require.Equal(t, asGateway.State, next(true).State)
-		s.Memory = Memory{} // another agent finds the cables
+		s.Memory = Memory{} // another agent finds the rule
 		require.Equal(t, asGateway.State, next(false).State)
 	}
 }
@@ -111,7 +111,7 @@ func returnsEchoes(p Plan) bool {
 // cluster joins. What other clusters have left counts.
 func TestGatewayOfAClusterThatIsAlone(t *testing.T) {
 	joined := standbys(t, "gw2")
-	joined.NoCables = true
+	joined.NoCableRule = true
 	without := func(drop func(Object) bool) Snapshot {
 		return NewSnapshot(joined.Node, slices.DeleteFunc(joined.all(), func(o Object) bool { return submarinerv1.IsCopy(o) && drop(o) })...).as(joined)
 	}

@@ -51,7 +51,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	if m.Membership.Leaving() {
 		return p, nil
 	}
-	members := m.Membership.withCables(p.Label)
+	members := m.Membership.withRule(p.Label)
 	gateways, again := members.observed(s.Health, s.Now)
 	p.Again = again
 	if left := p.Label.Until.Sub(s.Now); left > 0 && (again == 0 || left < again) {

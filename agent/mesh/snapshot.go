@@ -34,8 +34,8 @@ type Snapshot struct {
 	Facts submarinerv1.NodeFacts
 	// PodIPMissing reports whether no device of the node holds Facts.PodIP yet.
 	PodIPMissing bool
-	// NoCables reports whether the node is known to hold no cables: no gateway agent has set up any since it has booted, or was no gateway node.
-	NoCables bool
+	// NoCableRule is dataplane.Facts.NoCableRule; false if it is not known.
+	NoCableRule bool
 	// Standing is the result of the election among this cluster's gateways.
 	Standing Standing
 	// Keys is the key material of a gateway's cables; nil where a plan is only shown.

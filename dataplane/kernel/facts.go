@@ -59,7 +59,7 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	if f.Resolvers, err = readResolvers(resolvConf); err != nil {
 		return f, err
 	}
-	if f.NoCables, err = noCables(h); err != nil {
+	if f.NoCableRule, err = noCableRule(h); err != nil {
 		return f, err
 	}
 	f.Networks, f.Routers = networks(f.Addrs, routes, byIndex), routers(routes)
@@ -74,8 +74,8 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	return f, nil
 }
 
-// noCables returns Facts.NoCables.
-func noCables(h *vnl.Handle) (bool, error) {
+// noCableRule returns Facts.NoCableRule.
+func noCableRule(h *vnl.Handle) (bool, error) {
 	rules, err := netlink.Whole(func() ([]vnl.Rule, error) { return h.RuleList(vnl.FAMILY_V4) })
 	if err != nil {
 		return false, fmt.Errorf("listing rules: %w", err)

@@ -63,13 +63,13 @@ func TestFacts(t *testing.T) {
 // A node has cables if it has the rule that leads to them, whether or not there are any now.
 func TestFactsCables(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	require.True(t, readFacts(t, ns).NoCables)
+	require.True(t, readFacts(t, ns).NoCableRule)
 	ns.Run("ip rule add pref 100 lookup 200 && ip rule add pref 99 lookup 100")
-	require.True(t, readFacts(t, ns).NoCables, "rules of another program")
+	require.True(t, readFacts(t, ns).NoCableRule, "rules of another program")
 	settle(t, ns, h, state(t, dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}))
-	require.False(t, readFacts(t, ns).NoCables)
+	require.False(t, readFacts(t, ns).NoCableRule)
 	settle(t, ns, h, dataplane.State{})
-	require.True(t, readFacts(t, ns).NoCables)
+	require.True(t, readFacts(t, ns).NoCableRule)
 }
 
 // A network need not be that of an address, and default routes may have several routers.
