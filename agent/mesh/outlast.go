@@ -36,7 +36,7 @@ func (d *director) outlast(c cable.Cable) {
 
 // outlasted reports whether a pair leaves its cable, and the traffic to cables between other gateways of the two clusters. c is the
 // cable that policy decides on: it has no place here or, as far as this end can tell, at the other end. The others work if this gateway
-// or a sibling uses one of the same driver.
+// or a sibling, whose report is not outdated, uses one of the same driver.
 func (d *director) outlasted(old, c cable.Cable) bool {
 	if !limited(c.Driver) || limited(old.Driver) || d.Snapshot.Health.proven(c) {
 		return false
@@ -49,7 +49,7 @@ func (d *director) outlasted(old, c cable.Cable) bool {
 	}
 	for _, n := range d.out.Siblings[c.Cluster] {
 		g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name)
-		if g == nil {
+		if g == nil || d.Snapshot.outdated(g) {
 			continue
 		}
 		for _, conn := range g.Status.Connections {

@@ -41,8 +41,8 @@ func (o *outlasting) pass(policy string, later time.Duration, answer ...string) 
 	o.Helper()
 	o.crowd.policy = policy
 	next := o.crowd.snapshot(o.T)
-	if reports := List[*submarinerv1.Gateway](o.s); len(reports) > 0 {
-		next = next.with(reports[len(reports)-1])
+	for _, report := range List[*submarinerv1.Gateway](o.s) {
+		next = next.with(report)
 	}
 	next.Now, next.Memory, next.Health = o.s.Now.Add(later), o.s.Memory, map[string]Health{}
 	for _, a := range answer {
@@ -76,10 +76,14 @@ func (o *outlasting) connections() (out []string) {
 // sibling lets the other gateway of the cluster report a connection.
 func (o *outlasting) sibling(c submarinerv1.Connection) {
 	c.Endpoint.ClusterID = "west"
-	o.s = o.s.with(&submarinerv1.Gateway{
-		ObjectMeta: metav1.ObjectMeta{Name: "gw2", Namespace: submarinerv1.OperatorNamespace},
-		Status:     submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{c}},
-	})
+	o.report("gw2", submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{c}})
+}
+
+// report lets a gateway of the cluster report.
+func (o *outlasting) report(node string, status submarinerv1.GatewayStatus) {
+	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}, Status: status}
+	g.SetReportedAt(o.s.Now)
+	o.s = o.s.with(g)
 }
 
 // A pair of gateways whose cable has no successor, as the driver connects to another gateway of the cluster, keeps it until the cable to that
@@ -109,7 +113,7 @@ func TestOutlast(t *testing.T) {
 }
 
 // If a sibling has a working cable with the new driver, a gateway leaves its old cable, even if the new driver has a place for its own pair here: at
-// the other end, there may be none.
+// the other end, there may be none. What a gateway has reported that may be dead is no reason.
 func TestOutlastBySibling(t *testing.T) {
 	o := newOutlasting(t, crowd{})
 	waiting := []string{"11 vxlan", "11 ipsec idle", "12 vxlan"}
@@ -120,7 +124,12 @@ func TestOutlastBySibling(t *testing.T) {
 	require.Equal(t, waiting, o.pass(cable.IPsec, time.Second))
 	require.Empty(t, o.p.Siblings)
 
-	o.sibling(submarinerv1.Connection{Driver: cable.IPsec, DesiredDriver: cable.IPsec, Status: submarinerv1.Connected, Member: new(true)})
+	working := submarinerv1.Connection{Driver: cable.IPsec, DesiredDriver: cable.IPsec, Status: submarinerv1.Connected, Member: new(true)}
+	o.sibling(working)
+	o.s.Now = o.s.Now.Add(deadAfter)
+	o.report("gw", submarinerv1.GatewayStatus{})
+	require.Equal(t, waiting, o.pass(cable.IPsec, time.Second))
+	o.sibling(working)
 	require.Equal(t, []string{"11 vxlan idle", "11 ipsec idle", "12 vxlan idle"}, o.pass(cable.IPsec, time.Second))
 	require.Len(t, o.p.Siblings["west"], 1)
 	require.Equal(t, []string{"11 ipsec→ipsec connecting", "12 → error"}, o.connections())

@@ -46,10 +46,11 @@ func (m *Membership) severalGateways(s Standing) bool {
 // siblings returns the other gateways of this cluster that report a working cable to a cluster, by the ID of
 // that cluster. If this gateway has no cable to it because it is a standby, the active gateway has, whatever it reports. If none of its
 // own cables to it answers, those count whose gateway has not said yet whether they do: its agent may have
-// started just before the API server failed. What a lost gateway has reported does not count.
+// started just before the API server failed. What a lost gateway has reported does not count, and a gateway whose report is outdated counts only
+// for clusters to which no other gateway has a working cable: its kernel may forward without an agent, or its node may be dead.
 func (d *director) siblings() map[string][]cable.Node {
-	out := map[string][]cable.Node{}
-	add := func(id string, n cable.Node) {
+	out, outdated := map[string][]cable.Node{}, map[string][]cable.Node{}
+	add := func(out map[string][]cable.Node, id string, n cable.Node) {
 		if !slices.ContainsFunc(out[id], func(other cable.Node) bool { return other.Name == n.Name }) {
 			out[id] = append(out[id], n)
 		}
@@ -60,18 +61,35 @@ func (d *director) siblings() map[string][]cable.Node {
 		}
 		if n.Drain < cable.Standby && d.Snapshot.Standing.Standby() {
 			for _, spared := range d.Cables.Spared {
-				add(spared.Spec.ClusterID, n)
+				add(out, spared.Spec.ClusterID, n)
 			}
 		}
 		if g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
+			to := out
+			if d.Snapshot.outdated(g) {
+				to = outdated
+			}
 			for _, c := range g.Status.Connections {
 				if c.Status == submarinerv1.Connected || changes(c) || c.Status == submarinerv1.Connecting && d.lost(c.Endpoint.ClusterID) {
-					add(c.Endpoint.ClusterID, n)
+					add(to, c.Endpoint.ClusterID, n)
 				}
 			}
 		}
 	}
+	for id, nodes := range outdated {
+		if out[id] == nil {
+			out[id] = nodes
+		}
+	}
 	return out
+}
+
+// outdated reports whether another gateway has reported so much later than one that this one's agent, or its node, is dead. While the API server
+// cannot be reached, all reports are equally old.
+func (s Snapshot) outdated(g *submarinerv1.Gateway) bool {
+	return slices.ContainsFunc(List[*submarinerv1.Gateway](s), func(other *submarinerv1.Gateway) bool {
+		return reportedAt(other).Sub(reportedAt(g)) >= deadAfter
+	})
 }
 
 // changes reports whether a connection of a gateway carries packets, and changes its cable.

@@ -1,0 +1,46 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
+
+// A gateway that has not reported for a while, although others have, gets packets only if no other gateway has a working cable.
+func TestDetourOverADeadGateway(t *testing.T) {
+	for name, test := range map[string]struct {
+		ages map[string]time.Duration // of the reports
+		want []string
+	}{
+		"all report":                        {map[string]time.Duration{"gw": 5 * time.Second, "gw2": 0, "worker": 0}, []string{"gw2", "worker"}},
+		"one is late":                       {map[string]time.Duration{"gw": 0, "gw2": 14 * time.Second, "worker": 0}, []string{"gw2", "worker"}},
+		"one is dead":                       {map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 0}, []string{"worker"}},
+		"two are dead":                      {map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 50 * time.Second}, []string{"gw2", "worker"}},
+		"the API server cannot be reached":  {map[string]time.Duration{"gw": time.Hour, "gw2": time.Hour, "worker": time.Hour}, []string{"gw2", "worker"}},
+		"the other one has not reported it": {map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second}, []string{"gw2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := crowd{policy: cable.VXLAN, siblings: 1, west: two(allDrivers)}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
+			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+			for node, age := range test.ages {
+				g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}}
+				g.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
+				g.SetReportedAt(s.Now.Add(-age))
+				s = s.with(g)
+			}
+			m, err := Of(s)
+			require.NoError(t, err)
+			var got []string
+			for _, n := range direct(m).Siblings["west"] {
+				got = append(got, n.Name)
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+}
