@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"subctl/dataplane"
 	"subctl/internal/alarm"
@@ -16,11 +17,16 @@ import (
 type young struct {
 	failed   alarm.Alarm
 	by       dataplane.FlowTolerator // that follows new connections; nil if nobody does
+	since    time.Time               // when by began
 	stop     context.CancelFunc
 	ended    <-chan error   // receives the reason when by follows them no longer
 	networks []netip.Prefix // of other clusters
 	in       atomic.Pointer[func(netip.Addr) bool]
 }
+
+// endedAfter is the time for which new connections must have been followed until a fault has ended. A fault that stays may end it each time only
+// after a while, and would be logged each time.
+const endedAfter = time.Minute
 
 // set takes the networks of other clusters.
 func (y *young) set(networks []netip.Prefix) {
@@ -44,6 +50,9 @@ func (y *young) follow(ctx context.Context, f *flows) {
 	}
 	by := f.tolerates()
 	if by == y.by {
+		if by != nil && time.Since(y.since) >= endedAfter {
+			y.report(f, nil)
+		}
 		return
 	}
 	y.end()
@@ -52,12 +61,12 @@ func (y *young) follow(ctx context.Context, f *flows) {
 	}
 	following, stop := context.WithCancel(ctx)
 	ended, err := by.TolerateNew(following, y.within)
-	y.report(f, err)
 	if err != nil {
+		y.report(f, err)
 		stop()
 		return
 	}
-	y.by, y.stop, y.ended = by, stop, ended
+	y.by, y.since, y.stop, y.ended = by, time.Now(), stop, ended
 }
 
 // end ends to follow new connections.

@@ -1,9 +1,12 @@
 package parts
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,15 +77,22 @@ func TestYoungNotTold(t *testing.T) {
 	})
 }
 
-// When the kernel tells of new connections no longer, it is asked again.
+// When the kernel tells of new connections no longer, it is asked again. A fault that stays is logged once.
 func TestYoungNoLongerTold(t *testing.T) {
 	q := dataplane.FlowQuery{Networks: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, Tolerate: true}
 	whileCounting(t, q, 0, func(t *testing.T, f *flowTest) {
+		var log bytes.Buffer
+		f.Log = slog.New(slog.NewTextHandler(&log, nil))
 		f.observe(mesh.Standing{Active: true}, nil)
-		f.kernel.ended <- errors.New("cannot receive")
-		f.after(time.Minute)
-		require.Len(t, f.kernel.following, 2)
-		require.Error(t, f.kernel.following[0].Err(), "the first has ended")
-		require.NoError(t, f.kernel.following[1].Err())
+		for i := range 3 {
+			f.kernel.ended <- errors.New("cannot receive")
+			f.after(time.Duration(i+1) * flowsEvery)
+			require.Len(t, f.kernel.following, i+2)
+			require.Error(t, f.kernel.following[i].Err(), "it has ended")
+			require.NoError(t, f.kernel.following[i+1].Err())
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), "the fault is logged once: %s", &log)
+		f.after(3*flowsEvery + endedAfter)
+		require.Equal(t, 1, strings.Count(log.String(), "ended: "), "%s", &log)
 	})
 }
