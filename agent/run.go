@@ -87,12 +87,7 @@ func Run(ctx context.Context, o Options) error {
 	beside := append(a.parts, reroutes,
 		serveMetrics(o.MetricsAddr, gatherer(), o.Log),
 		serveProbes(o.ProbeAddr, map[string]healthz.Checker{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
-		manager.RunnableFunc(func(context.Context) error {
-			for range changed {
-				nudge()
-			}
-			return nil
-		}))
+		manager.RunnableFunc(func(context.Context) error { return forward(ctx, changed, nudge) }))
 	for _, r := range beside {
 		if err := mgr.Add(r); err != nil {
 			return err
@@ -103,6 +98,17 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
+	}
+	return nil
+}
+
+// forward nudges the loop when the kernel has changed. The error is that Watch has ended before ctx is done: the agent would follow changes late.
+func forward(ctx context.Context, changed <-chan struct{}, nudge func()) error {
+	for range changed {
+		nudge()
+	}
+	if ctx.Err() == nil {
+		return errors.New("the kernel is no longer watched")
 	}
 	return nil
 }

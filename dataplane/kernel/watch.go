@@ -25,7 +25,7 @@ const (
 // Watch sends a signal when something has changed, in the calling thread's network
 // namespace, that an owner's Observe or ReadFacts would report. However many changes there
 // are, it sends at most one signal in each interval quiet, and sends it that long after the
-// first change. The channel is closed when ctx is done.
+// first change. The channel is closed when ctx is done, or when the kernel's notifications can no longer be received.
 //
 // An agent's own changes are signalled as well. One more Sync follows, which finds nothing
 // to do, and so there is no further signal. Changes that other programs make to their own
@@ -65,14 +65,21 @@ func watchFor(ctx context.Context, quiet time.Duration, all bool) (<-chan struct
 		conn.Close()
 		return nil, err
 	}
-	subscriptions := []*netlink.Subscription{route}
+	ctx, end := context.WithCancel(ctx)
 	dirty := make(chan struct{}, 1)
 	notify := func() { signal(dirty) }
-	go route.Receive(func(m syscall.NetlinkMessage) bool { return f.route(m) || all && isNetwork(m) }, notify)
+	var subscriptions []*netlink.Subscription
+	receive := func(s *netlink.Subscription, matters func(syscall.NetlinkMessage) bool) {
+		subscriptions = append(subscriptions, s)
+		go func() {
+			defer end()
+			_ = s.Receive(matters, notify)
+		}()
+	}
+	receive(route, func(m syscall.NetlinkMessage) bool { return f.route(m) || all && isNetwork(m) })
 	// A kernel without nftables has no such family.
 	if nft, err := netlink.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES); err == nil {
-		subscriptions = append(subscriptions, nft)
-		go nft.Receive(nftNews, notify)
+		receive(nft, nftNews)
 	}
 	go func() {
 		defer conn.Close()
