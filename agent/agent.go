@@ -51,7 +51,7 @@ type Kernel struct {
 	Facts func() (dataplane.Facts, error)
 	// Target returns the part of the kernel that belongs to an owner.
 	Target func(dataplane.Owner) (dataplane.Target, error)
-	// Watch signals changes of the kernel, at most once per quiet.
+	// Watch signals changes of the kernel, at most once per quiet. The channel is closed when ctx is done, or when Watch fails later.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// ListenEchoes opens a socket for datagrams that other nodes forward back, which reads size bytes of each.
 	ListenEchoes func(ctx context.Context, port, size int) (parts.Echoes, error)
@@ -90,7 +90,7 @@ type agent struct {
 	scope      scope
 	global     globalWatches
 	translator mesh.Translator
-	memory     *mesh.Memory                 // nil until recall has read it
+	memory     *mesh.Memory                 // nil until recall has read it, and again once another agent removes what this one has set up
 	fault      alarm.Alarm                  // what keeps the loop from its work
 	warned     map[string][sha256.Size]byte // digests of the messages of the conditions that are False, as they were logged
 	recent     recent                       // what report has written
@@ -163,6 +163,9 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 	snap, err := a.snapshot(ctx)
 	if errors.Is(err, parts.ErrTooEarly) {
 		a.last = nil // probes change nothing, either
+		if snap.Sweeps(a.Role.Owner) {
+			a.memory = nil // what it remembers is no longer there when it plans again
+		}
 		for _, p := range a.parts {
 			if p, ok := p.(parts.Idler); ok {
 				p.Idle(snap)

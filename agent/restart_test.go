@@ -109,6 +109,39 @@ func TestRestartDuringAChange(t *testing.T) {
 	require.Nil(t, w.connection(t).Before)
 }
 
+// An agent that goes on while its node is no gateway node begins anew when the node gets the label back: the route agent has removed the cables, and the
+// other clusters may have, too. The memory of an agent that only waits for the election stays.
+func TestLabelReturns(t *testing.T) {
+	for _, labelled := range []bool{false, true} {
+		w := gateway(t)
+		label := func(labels map[string]string) {
+			n := &corev1.Node{}
+			require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: "gw"}, n))
+			n.Labels = labels
+			require.NoError(t, w.Client.Update(t.Context(), n))
+		}
+		w.run(t)
+		require.Equal(t, dataplane.VXLANDevice, w.carrier(t))
+		require.False(t, w.connection(t).Idle)
+
+		w.tooEarly = true
+		if !labelled {
+			label(nil)
+		}
+		for range 2 {
+			w.run(t)
+		}
+		_, err := dataplane.Sync(t.Context(), w.kernels[dataplane.GatewayOwner.Name], dataplane.State{})
+		require.NoError(t, err)
+
+		label(map[string]string{submarinerv1.GatewayNodeLabel: "true"})
+		w.tooEarly, w.silent = false, true
+		w.run(t)
+		require.Equal(t, !labelled, w.connection(t).Idle, "it carries nothing until it answers")
+		require.Contains(t, w.holds(t, dataplane.GatewayOwner), "dev "+dataplane.VXLANDevice)
+	}
+}
+
 // A mistake in which drivers a cluster offers changes nothing of its cables, also for
 // an agent that starts with it, and is said.
 func TestBadDriversInTheSubmariner(t *testing.T) {

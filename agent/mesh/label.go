@@ -8,6 +8,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/dataplane"
 )
 
 // This file is about a node that loses the label of gateway nodes. Its gateway agent ends. The other nodes and clusters learn of it a moment later, and
@@ -46,7 +47,9 @@ func (s Snapshot) label() Label {
 }
 
 // alone reports whether there is nothing of another cluster. Then gateway agents set up no routes, and no rule.
-func (s Snapshot) alone() bool { return !holdsCopy[*submarinerv1.Cluster](s) && !holdsCopy[*submarinerv1.Endpoint](s) }
+func (s Snapshot) alone() bool {
+	return !holdsCopy[*submarinerv1.Cluster](s) && !holdsCopy[*submarinerv1.Endpoint](s)
+}
 
 // holdsCopy reports whether a snapshot has an object of another cluster, of a kind.
 func holdsCopy[T Object](s Snapshot) bool {
@@ -75,6 +78,12 @@ func (s Snapshot) servesAsGateway(n *corev1.Node) bool {
 // IsGatewayNode reports whether a node has the label of gateway nodes.
 func IsGatewayNode(n *corev1.Node) bool {
 	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
+}
+
+// Sweeps reports whether the node is no gateway node, so that its route agent removes what belongs to an owner.
+func (s Snapshot) Sweeps(o dataplane.Owner) bool {
+	n := Find[*corev1.Node](s, s.Node)
+	return o.Name == dataplane.GatewayOwner.Name && n != nil && !IsGatewayNode(n)
 }
 
 // handsOver reports whether an Endpoint is the one of a gateway whose node has just lost the label of gateway nodes.
