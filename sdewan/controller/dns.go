@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,15 @@ type lookup struct {
 // queued is a name whose lookup waits for a slot, until a time.
 type queued struct {
 	name  string
+	last  time.Time // when it was looked up last; zero if it was not
 	until time.Time
+}
+
+// insert adds a name to those that wait in a namespace, behind those that were looked up earlier, or never. So each name has its turn, however many others
+// nobody answers for.
+func insert(waiting []queued, q queued) []queued {
+	i, _ := slices.BinarySearchFunc(waiting, q.last, func(w queued, last time.Time) int { return cmp.Or(w.last.Compare(last), -1) })
+	return slices.Insert(waiting, i, q)
 }
 
 // lookup begins the lookup of a name for a namespace, unless one is running or the result of the last one is new. It returns what is closed when the lookup
@@ -48,7 +57,8 @@ type queued struct {
 func (n *names) lookup(ctx context.Context, key types.NamespacedName) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if was, ok := n.known[key.Name]; ok && n.o.now().Sub(was.at) < dnsAgain {
+	was, ok := n.known[key.Name]
+	if ok && n.o.now().Sub(was.at) < dnsAgain {
 		return nil
 	}
 	ended := n.running[key]
@@ -56,7 +66,7 @@ func (n *names) lookup(ctx context.Context, key types.NamespacedName) <-chan str
 		ended = make(chan struct{})
 		n.running[key] = ended
 		waiting, starting := n.waiting[key.Namespace]
-		n.waiting[key.Namespace] = append(waiting, queued{key.Name, time.Now().Add(dnsWait)})
+		n.waiting[key.Namespace] = insert(waiting, queued{key.Name, was.at, time.Now().Add(dnsWait)})
 		if !starting {
 			go n.start(context.WithoutCancel(ctx), key.Namespace)
 		}
@@ -74,10 +84,11 @@ func (n *names) start(ctx context.Context, namespace string) {
 			n.mu.Unlock()
 			return
 		}
+		next := waiting[0]
 		n.waiting[namespace] = waiting[1:]
 		n.mu.Unlock()
-		key := types.NamespacedName{Namespace: namespace, Name: waiting[0].name}
-		until, cancel := context.WithDeadline(ctx, waiting[0].until)
+		key := types.NamespacedName{Namespace: namespace, Name: next.name}
+		until, cancel := context.WithDeadline(ctx, next.until)
 		err := n.slots.take(until, namespace)
 		cancel()
 		if err != nil {

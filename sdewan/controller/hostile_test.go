@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -26,6 +27,17 @@ import (
 	restclient "subctl/sdewan/rest/client"
 )
 
+// byDNS returns CNFServices of a namespace that lead to name0.example.org, name1.example.org, …, which are their UIDs.
+func byDNS(namespace, name string, count int) (rules []rule) {
+	for i := range count {
+		x := &batch.CNFService{}
+		x.Namespace, x.Spec.FullName, x.Spec.DPort = namespace, fmt.Sprintf("%s%d.example.org", name, i), "80"
+		x.UID = types.UID(x.Spec.FullName)
+		rules = append(rules, rule{Rule: x})
+	}
+	return rules
+}
+
 // Names that nobody answers for, in one namespace, keep no CNF of another one waiting, and no CNF for long.
 func TestHostileDNS(t *testing.T) {
 	n := newNames(nil, Options{now: time.Now, ClusterDomain: "cluster.local", Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -38,35 +50,27 @@ func TestHostileDNS(t *testing.T) {
 		}
 		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
 	}})
-	services := func(namespace, name string, count int) (rules []rule) {
-		for i := range count {
-			x := &batch.CNFService{}
-			x.Namespace, x.UID, x.Spec.FullName, x.Spec.DPort = namespace, types.UID(fmt.Sprint(namespace, i)), fmt.Sprintf("%s%d.example.org", name, i), "80"
-			rules = append(rules, rule{Rule: x})
-		}
-		return rules
-	}
 	hostile := make(chan time.Duration)
 	start := time.Now()
 	go func() {
-		n.of(t.Context(), services("hostile", "slow", 200))
+		n.of(t.Context(), byDNS("hostile", "slow", 200))
 		hostile <- time.Since(start)
 	}()
 	time.Sleep(100 * time.Millisecond)
 	begin := time.Now()
-	s := n.of(t.Context(), services("other", "good", 3))
+	s := n.of(t.Context(), byDNS("other", "good", 3))
 	require.Less(t, time.Since(begin), 2*time.Second)
 	require.Len(t, s.targets, 3)
 	for _, to := range s.targets {
 		require.NoError(t, to.err)
 	}
 	require.Less(t, <-hostile, dnsPatience+time.Second, "the rules of the CNF that need no name wait")
-	s = n.of(t.Context(), services("other", "late", 1))
+	s = n.of(t.Context(), byDNS("other", "late", 1))
 	require.True(t, s.late, "so that it is tried again soon")
-	require.ErrorContains(t, s.targets["other0"].err, "not looked up yet")
+	require.ErrorContains(t, s.targets["late0.example.org"].err, "not looked up yet")
 	time.Sleep(dnsPatience)
-	s = n.of(t.Context(), services("other", "late", 1))
-	require.NoError(t, s.targets["other0"].err, "the lookup went on")
+	s = n.of(t.Context(), byDNS("other", "late", 1))
+	require.NoError(t, s.targets["late0.example.org"].err, "the lookup went on")
 	require.False(t, s.late)
 }
 
@@ -77,12 +81,7 @@ func TestHostileManyNames(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})
-	var rules []rule
-	for i := range many {
-		x := &batch.CNFService{}
-		x.Namespace, x.UID, x.Spec.FullName, x.Spec.DPort = "hostile", types.UID(fmt.Sprint(i)), fmt.Sprintf("n%d.example.org", i), "80"
-		rules = append(rules, rule{Rule: x})
-	}
+	rules := byDNS("hostile", "n", many)
 	before := runtime.NumGoroutine()
 	for range 2 {
 		s := n.of(t.Context(), rules)
@@ -103,6 +102,38 @@ func TestHostileManyNames(t *testing.T) {
 	require.Equal(t, []time.Duration{2e9, 2e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9}, pauses)
 	require.LessOrEqual(t, r.pause(key, attempt{after: dnsAgain}), dnsAgain)
 	require.Equal(t, dnsSoon, r.pause(key, attempt{after: dnsSoon, slow: true}))
+}
+
+// Names that nobody answers for, of older rules of the same CNF, do not keep another name from being looked up, and its address from being followed.
+func TestHostileOlderNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every = 30 * time.Second // between attempts, which is what back-off ends with
+		const turn = 4                 // attempts, in which each name is looked up
+		next := time.Now()
+		moves := next.Add(turn * every) // the name, to another address
+		n := newNames(nil, Options{now: time.Now, ClusterDomain: "cluster.local", Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
+			if strings.HasPrefix(name, "slow") {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			if time.Now().Before(moves) {
+				return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+			}
+			return []netip.Addr{netip.MustParseAddr("192.0.2.2")}, nil
+		}})
+		defer time.Sleep(every) // the last lookups end
+		rules := append(byDNS("hostile", "slow", 50), byDNS("hostile", "good", 1)...)
+		for _, want := range []string{"192.0.2.1", "192.0.2.2"} {
+			var s services
+			for range turn {
+				time.Sleep(time.Until(next))
+				s, next = n.of(t.Context(), rules), next.Add(every)
+			}
+			good := s.targets["good0.example.org"]
+			require.NoError(t, good.err)
+			require.Equal(t, want, good.address.String())
+		}
+	})
 }
 
 // A namespace with many CNFs that are slow does not have all workers.
