@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -62,19 +61,27 @@ func (s *secrets) get(ctx context.Context, k secretKey) (value []byte, since tim
 	return r.value, r.began, nil
 }
 
-// reading returns the reading of a key, which is new if there was none, and forgets all that are too old.
+// reading returns the reading of a key, which is new if there was none, or it is too old. It is forgotten after credentialsFor, whether anybody reads again or not.
 func (s *secrets) reading(k secretKey) *reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	old := func(r *reading) bool { return now.Sub(r.began) >= credentialsFor }
-	if r := s.readings[k]; r != nil && !old(r) {
+	if r := s.readings[k]; r != nil && now.Sub(r.began) < credentialsFor {
 		return r
 	}
-	maps.DeleteFunc(s.readings, func(_ secretKey, r *reading) bool { return old(r) })
 	r := &reading{turn: make(chan struct{}, 1), began: now}
 	s.readings[k] = r
+	time.AfterFunc(credentialsFor, func() { s.end(k, r) })
 	return r
+}
+
+// end forgets a reading, unless there is a later one.
+func (s *secrets) end(k secretKey, r *reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readings[k] == r {
+		delete(s.readings, k)
+	}
 }
 
 // forget makes the next caller of get read a pod's Secrets again.

@@ -108,5 +108,8 @@ func TestSecretsAreReadOnce(t *testing.T) {
 		get(time.Second)
 		require.Equal(t, time.Second, time.Since(began))
 		reader.Wait()
+		time.Sleep(credentialsFor)
+		synctest.Wait()
+		require.Empty(t, f.secrets.readings, "forgotten although nobody reads again")
 	})
 }
