@@ -18,7 +18,7 @@ import (
 const podTimeout = 2 * time.Minute
 
 // podsAtOnce is the number of pods of a CNF that are synced at the same time. Of these, at most failedAtOnce are pods whose last sync has failed: however many pods
-// do not answer, the others do not wait for them again and again.
+// do not answer, the others wait for them only once, for podTimeout for each podsAtOnce of them. A pod whose last sync has failed waits for the others that have failed.
 const (
 	podsAtOnce   = 16
 	failedAtOnce = podsAtOnce / 2

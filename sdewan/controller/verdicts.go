@@ -56,7 +56,7 @@ func (j judgement) wrong() (wrong, unfinished problem, fresh bool) {
 // lateOn is the problem of a rule that a pod may lack, as it has not finished, or not begun.
 func lateOn(pod string, waits bool) problem {
 	if waits {
-		return problem{Unfinished, fmt.Sprintf("pod %s: it waits for other pods of the CNF, of which %d are sent changes at a time: see why these do not finish if this stays", pod, podsAtOnce)}
+		return problem{Unfinished, fmt.Sprintf("pod %s: it waits for other pods of the CNF: %d are sent changes at a time, %d of those that have failed before: see why these do not finish if this stays", pod, podsAtOnce, failedAtOnce)}
 	}
 	return problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers slowly, and has not been sent everything yet: see why if this stays", pod)}
 }
