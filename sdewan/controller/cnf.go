@@ -83,25 +83,24 @@ func addressOf(p *corev1.Pod) netip.Addr {
 	return a
 }
 
-// notReady says that the CNF is not ready; "" if it is. Rules are in effect only if all pods have them, now and when one of them must
-// take over. It names no pod: whenever it was another one, the statuses of all rules would be written again.
-func (c cnf) notReady() string {
+// replicas returns the number of pods that the CNF is to have.
+func (c cnf) replicas() int {
+	if n := c.deployments[0].Spec.Replicas; n != nil {
+		return int(*n)
+	}
+	return 1
+}
+
+// ready reports whether all pods of the CNF are ready. Rules are in effect only if all pods have them, now and when one of them must take over.
+func (c cnf) ready() bool {
 	d := c.deployments[0]
-	replicas := 1
-	if d.Spec.Replicas != nil {
-		replicas = int(*d.Spec.Replicas)
-	}
-	ready := min(len(c.pods), int(d.Status.ReadyReplicas)) >= replicas && d.Status.ObservedGeneration >= d.Generation
-	if ready && !slices.ContainsFunc(c.pods, func(p *corev1.Pod) bool { return !isReady(p) }) {
-		return ""
-	}
-	return fmt.Sprintf("not all pods of Deployment %s are ready and stay ready: wait for them, or see why with kubectl get pods", d.Name)
+	enough := min(len(c.pods), int(d.Status.ReadyReplicas)) >= c.replicas() && d.Status.ObservedGeneration >= d.Generation
+	return enough && !slices.ContainsFunc(c.pods, func(p *corev1.Pod) bool { return !isReady(p) })
 }
 
 // asleep reports whether the CNF has no pods, and is to have none: then nothing has to be removed from anywhere.
 func (c cnf) asleep() bool {
-	d := c.deployments[0]
-	return len(c.pods) == 0 && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
+	return len(c.pods) == 0 && c.replicas() == 0
 }
 
 // unmanaged returns whether the administrator keeps an object of the CNF, and what is wrong in the annotation.

@@ -19,7 +19,7 @@ const reportEvery = time.Second
 // early reports on rules during a sync.
 type early struct {
 	*reconciler
-	limit func(rule, problem) problem // bounds how often the words of a CNF change: see steadyOf
+	limit func(rule, problem) problem // returns what a status is to say: see held
 
 	mu    sync.Mutex
 	rules []rule // as their statuses are now
@@ -52,7 +52,7 @@ func (e *early) refused(ctx context.Context, pod string, a aim, refused map[id]e
 		if e.over && !e.renew(ctx, &x) {
 			continue
 		}
-		verdicts[x.GetUID()] = verdict{problem: e.held(x, e.limit(x, problem{p.reason, onPod(pod, p)}))}
+		verdicts[x.GetUID()] = verdict{problem: e.limit(x, problem{p.reason, onPod(pod, p)})}
 		rules = append(rules, rule{x.DeepCopyObject().(sdewan.Rule), x.kind}) // others read x
 	}
 	_ = e.report(ctx, rules, func(x rule) verdict { return verdicts[x.GetUID()] })

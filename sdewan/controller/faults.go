@@ -6,11 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	batch "subctl/api/sdewan/v1alpha1"
 )
 
 // What is wrong with a CNF is told once: in the log, and by an Event about its Deployment. What is wrong with a rule is in its status (report.go).
@@ -46,8 +43,8 @@ func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p pr
 }
 
 // If a CNF answered with another error at each attempt, the statuses of all of its rules would change each time, and these writes delay the
-// statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime. Whether its pods
-// are ready is Kubernetes' to tell: see readiness.
+// statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime. How often
+// statuses tell whether its pods are ready is bounded, too: see readiness.
 const (
 	newsPer  = 3
 	newsTime = time.Minute
@@ -78,15 +75,6 @@ func (r *reconciler) steady(key types.NamespacedName, p problem, may func() bool
 	last := r.faults[key]
 	r.mu.Unlock()
 	return p.orStill(last, may)
-}
-
-// steadyOf returns the problem that the status of a rule has instead of p, unless it may change.
-func steadyOf(x rule, p problem, may func() bool) problem {
-	c := meta.FindStatusCondition(x.RuleStatus().Conditions, batch.ConditionApplied)
-	if c == nil || c.ObservedGeneration != x.GetGeneration() {
-		return p
-	}
-	return p.orStill(problem{c.Reason, c.Message}, may)
 }
 
 // orStill returns the last problem instead of p, if a CNF words both, and may not change what it tells.

@@ -38,7 +38,7 @@ func (r *reconciler) syncPods(ctx context.Context, c cnf) attempt {
 	unmanaged, mistakes := c.unmanaged()
 	services := r.names.of(ctx, c.rules)
 	mayTell := sync.OnceValue(func() bool { return r.mayTell(c.key) })
-	early := r.early(c.rules, func(x rule, p problem) problem { return steadyOf(x, p, mayTell) })
+	early := r.early(c.rules, func(x rule, p problem) problem { return r.held(x, p, mayTell) })
 	for _, p := range c.pods {
 		if isReady(p) {
 			r.runs.start(ctx, c.key, p, func(ctx context.Context) outcome { return r.syncPod(ctx, c, p, services, unmanaged, early) })

@@ -2,16 +2,19 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -35,15 +38,17 @@ func newFlapping(t *testing.T) *flapping {
 	f := &flapping{now: time.Unix(1700000000, 0)}
 	f.reconciler = &reconciler{
 		o:      Options{Log: slog.New(slog.DiscardHandler), Resync: time.Hour, now: func() time.Time { return f.now }},
-		faults: map[types.NamespacedName]problem{}, readiness: map[types.NamespacedName]readiness{},
+		faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, readiness: map[types.NamespacedName]readiness{},
 	}
 	kinds := sdewan.Kinds()
 	f.x = rule{Rule: &batch.CNFService{}, kind: kinds[slices.IndexFunc(kinds, func(k sdewan.Kind) bool { return k.GVK.Kind == "CNFService" })]}
 	scene := newScene(t)
 	f.x.SetNamespace(scene.cnf.Namespace)
 	f.x.SetLabels(map[string]string{sdewan.PurposeLabel: scene.cnf.Name})
-	f.cnf = cnf{key: scene.cnf, deployments: []*appsv1.Deployment{{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}}, pods: scene.pods[:2], rules: []rule{f.x}}
-	f.services = services{targets: map[types.UID]target{"": {address: netip.MustParseAddr("192.0.2.1"), proto: "tcp"}}}
+	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
+	d.Name = scene.cnf.Name
+	f.cnf = cnf{key: scene.cnf, deployments: []*appsv1.Deployment{d}, pods: scene.pods[:2], rules: []rule{f.x}}
+	f.setTarget(true)
 	return f
 }
 
@@ -61,7 +66,7 @@ func (f *flapping) second(ready ...bool) attempt {
 		}
 		f.pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
 	}
-	a := f.judge(f.judgement, func() bool { return true })
+	a := f.judge(f.judgement, sync.OnceValue(func() bool { return f.mayTell(f.key) }))
 	if v := a.of(f.x); len(a.rules) == 1 && f.toReport(f.x, v) {
 		*f.x.RuleStatus(), _ = status(f.x, v, "1", f.now)
 		f.x.SetFinalizers([]string{Finalizer})
@@ -70,14 +75,54 @@ func (f *flapping) second(ready ...bool) attempt {
 	return a
 }
 
+// problem returns the problem that the status of the rule has.
+func (f *flapping) problem() problem {
+	c := meta.FindStatusCondition(f.x.RuleStatus().Conditions, batch.ConditionApplied)
+	return problem{c.Reason, c.Message}
+}
+
+// turn lets the pods be not ready, and then ready again.
+func (f *flapping) turn() attempt {
+	f.second(true, false)
+	return f.second(true, true)
+}
+
+// turnTooOften lets the pods be not ready so often that their rules keep NotReady for a while.
+func (f *flapping) turnTooOften() {
+	for f.turn().hold == 0 {
+	}
+}
+
+// rollOut changes the Deployment, which then replaces its pods one after another: each new one becomes ready before the next one is created.
+func (f *flapping) rollOut() (last attempt) {
+	f.deployments[0].Generation++
+	f.second(true, true)
+	f.deployments[0].Status.ObservedGeneration++
+	f.second(true, true)
+	for range f.pods {
+		last = f.turn()
+	}
+	return last
+}
+
+// setTarget makes the Service of the rule exist, or not.
+func (f *flapping) setTarget(exists bool) {
+	to := target{address: netip.MustParseAddr("192.0.2.1"), proto: "tcp"}
+	if !exists {
+		to = target{err: errors.New("there is no Service")}
+	}
+	f.services = services{targets: map[types.UID]target{"": to}}
+}
+
 // Pods whose readiness changes all the time make the controller write the statuses of the rules seldom. No rule is in sync while one is not ready.
 func TestHostileReadiness(t *testing.T) {
+	const replicas = 2 // as many turns are spared
 	for name, test := range map[string]struct {
 		ready  func(second int) []bool
 		writes int // in 2 h, at most
 	}{
-		"every few seconds":   {func(s int) []bool { return []bool{true, s%4 != 0} }, 1 + 2*newsPer},
-		"every minute":        {func(s int) []bool { return []bool{true, s%60 > 10} }, 1 + 2*(newsPer+2)},
+		"every few seconds":   {func(s int) []bool { return []bool{true, s%4 != 0} }, 1 + 2*(newsPer+replicas)},
+		"every minute":        {func(s int) []bool { return []bool{true, s%60 > 10} }, 1 + 2*(newsPer+replicas+2)},
 		"every ten minutes":   {func(s int) []bool { return []bool{true, s%600 > 60} }, 2 * 12},
 		"one after the other": {func(s int) []bool { return []bool{s%2 == 0, s%2 != 0} }, 1},
 	} {
@@ -100,15 +145,18 @@ func TestHostileReadiness(t *testing.T) {
 // A CNF that was not ready a few times is in sync at once, and so is a change of a rule, or its deletion, on a CNF that keeps others waiting.
 func TestReadiness(t *testing.T) {
 	f := newFlapping(t)
-	for range newsPer {
+	for range newsPer + len(f.pods) {
 		f.second(true, false)
-		require.False(t, f.x.inSync())
+		require.Equal(t, NotReady, f.problem().reason)
+		require.Contains(t, f.problem().message, "not all pods of Deployment cnf are ready")
 		require.Zero(t, f.second(true, true).hold)
 		require.True(t, f.x.inSync())
 	}
 	f.second(true, false)
+	told := f.problem()
+	require.Contains(t, told.message, "Deployment cnf were not ready too often: the rule is reported in sync when all of them have stayed ready for 15s")
 	a := f.second(true, true)
-	require.False(t, f.x.inSync())
+	require.Equal(t, told, f.problem())
 	require.Equal(t, readyFrom, a.hold)
 	require.Equal(t, readyFrom, f.pause(f.key, attempt{after: time.Hour, late: true, hold: a.hold}), "the next attempt tells")
 	require.Equal(t, readyFrom-time.Second, f.second(true, true).hold)
@@ -127,6 +175,56 @@ func TestReadiness(t *testing.T) {
 	f.second(true, false)
 	f.second(true, true)
 	require.True(t, f.x.inSync(), "that is forgotten")
+}
+
+// A rollout counts as one time, and any pod that is not ready after it as another one.
+func TestReadinessInRollouts(t *testing.T) {
+	f := newFlapping(t)
+	for range newsPer {
+		require.Zero(t, f.rollOut().hold)
+		require.True(t, f.x.inSync())
+	}
+	require.Positive(t, f.turn().hold)
+	f.rollOut()
+	require.False(t, f.x.inSync(), "rollouts without end write no statuses")
+	writes := f.writes
+	for range 100 {
+		f.rollOut()
+	}
+	require.Equal(t, writes, f.writes)
+}
+
+// What else is wrong with a rule is in its status although a pod is not ready, or its CNF keeps it waiting.
+func TestMistakeWhileNotReady(t *testing.T) {
+	f := newFlapping(t)
+	f.turnTooOften()
+	f.second(true, false)
+	for range newsPer {
+		require.Equal(t, NotReady, f.problem().reason)
+		f.setTarget(false)
+		f.second(true, false)
+		require.Equal(t, problem{Invalid, "there is no Service"}, f.problem())
+		f.setTarget(true)
+		f.second(true, false)
+	}
+	f.setTarget(false)
+	require.Zero(t, f.second(true, true).after, "back-off tells when it is tried again")
+	require.Equal(t, NotReady, f.problem().reason, "that was often enough for now")
+	for range int(newsTime / time.Second) {
+		f.second(true, false)
+	}
+	require.Equal(t, Invalid, f.problem().reason)
+}
+
+// Mistakes in rules of a CNF none of whose pods is ready now and then make the controller write their statuses seldom.
+func TestHostileMistakes(t *testing.T) {
+	f := newFlapping(t)
+	f.setTarget(false)
+	const minutes = 30
+	for s := range minutes * 60 {
+		f.second(s%2 == 0, false)
+	}
+	require.LessOrEqual(t, f.writes, 2*newsPer*(minutes+1))
 }
 
 // The statuses of many rules of one namespace leave those of others room.

@@ -42,7 +42,8 @@ const (
 	SeveralCNFs = "SeveralCNFs"
 	// NoPods: the CNF has no pods, because it is scaled to zero, or its pods do not have the label.
 	NoPods = "NoPods"
-	// NotReady: a pod is not ready. The pods that are ready have the rule.
+	// NotReady: a pod is not ready, or pods were not ready too often, and have been ready for a short time only: see readiness. The pods that are ready
+	// have the rule.
 	NotReady = "NotReady"
 	// Invalid: the rule cannot be on this CNF, because of a network or a Service that is missing.
 	Invalid = "Invalid"

@@ -65,8 +65,7 @@ func lateOn(pod string, waits bool) problem {
 func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
 	wrong, unfinished, again := j.wrong()
 	wrong = r.steady(j.key, wrong, mayTell)
-	waiting := j.notReady()
-	hold := r.observe(j.key, waiting == "")
+	waiting, hold := r.observe(j.cnf)
 	if wrong.reason == "" && waiting != "" {
 		wrong, again = problem{NotReady, waiting}, true
 	}
@@ -88,7 +87,9 @@ func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
 		v, ok, byCNF := j.verdict(x, wrong)
 		again = again || byCNF
 		if ok {
-			v.problem = r.held(x, steadyOf(x, v.problem, mayTell))
+			kept := r.held(x, v.problem, mayTell)
+			again = again || kept.reason == NotReady && v.reason != NotReady && v.reason != ""
+			v.problem = kept
 			verdicts[x.GetUID()] = v
 			a.rules = append(a.rules, x)
 		}
