@@ -266,7 +266,7 @@ func remove(ctx context.Context, c client.Client, base, set string, before trust
 		}
 		removal = append(removal, exchange.Revoked(NamespaceIn(base, set), before.Cluster, token))
 	}
-	return publishAround(ctx, c, removal, func() error { return expel(ctx, c, base, set, before.Cluster) })
+	return publishAround(ctx, c, removal, administrator.Public(), func() error { return expel(ctx, c, base, set, before.Cluster) })
 }
 
 // mayBeKnown reports whether the members of a clusterset may know a cluster, which may have deleted its Cluster there: it has

@@ -2,13 +2,13 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +24,8 @@ import (
 // namespace is ns; administrator signs the revocation.
 //
 // The revocation is published where the members may know the cluster: see RevokedIn. It is published before anything is
-// taken from the cluster, so that it is a trace of the cluster there if Revoke is interrupted, and repeated.
+// taken from the cluster, so that it is a trace of the cluster there if Revoke is interrupted, and repeated: see
+// publishAround. The cluster loses its rights and its identity also where the revocation cannot be published.
 func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.Key, now time.Time) error {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
@@ -42,8 +43,14 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	for _, set := range was.revokedIn(sets) {
 		revoked = append(revoked, exchange.Revoked(NamespaceIn(ns, set), clusterID, token))
 	}
-	err = publishAround(ctx, c, revoked, func() error { return takeAll(ctx, c, ns, sets, clusterID, administrator.Public()) })
+	err = errors.Join(
+		publishAround(ctx, c, revoked, administrator.Public(), func() error { return endRights(ctx, c, ns, sets, clusterID) }),
+		removeIdentity(ctx, c, ns, clusterID),
+	)
 	if err != nil {
+		return err
+	}
+	if err := withdrawAll(ctx, c, ns, sets, clusterID, administrator.Public()); err != nil {
 		return err
 	}
 	var membersSaw []string
@@ -56,53 +63,27 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 	return nil
 }
 
-// takeAll removes everything that a cluster has on the broker, its rights first, except the proof that it was removed.
-func takeAll(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.PublicKey) error {
-	if err := voidInvitation(ctx, c, ns, sets, clusterID); err != nil {
-		return err
-	}
-	if err := removeRights(ctx, c, ns, sets, clusterID); err != nil {
-		return err
-	}
+// endRights ends the rights of a cluster, and its invitation, with which it could get rights again.
+func endRights(ctx context.Context, c client.Client, ns string, sets []string, clusterID string) error {
+	return errors.Join(voidInvitation(ctx, c, ns, sets, clusterID), removeRights(ctx, c, ns, sets, clusterID))
+}
+
+// removeIdentity deletes the service account of a cluster, and with it the tokens.
+func removeIdentity(ctx context.Context, c client.Client, ns, clusterID string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: MemberName(clusterID), Namespace: ns}}
 	if err := client.IgnoreNotFound(c.Delete(ctx, account)); err != nil {
 		return fmt.Errorf("removing the identity of cluster %s: %w", clusterID, err)
 	}
+	return nil
+}
+
+// withdrawAll deletes the objects of a cluster, except the proofs that it was removed.
+func withdrawAll(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.PublicKey) error {
 	return kube.ForEach(sets, func(_ int, set string) error {
 		if err := exchange.Kinds().Withdraw(ctx, c, setIn(ns, set), clusterID, administrator); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s: %w", clusterID, err)
 		}
 		return nil
-	})
-}
-
-// publishAround publishes the proofs that a cluster was removed, calls take, which ends the rights of the cluster, and
-// publishes the proofs again that are not as they were: the cluster may have changed them until its rights ended. If
-// take is interrupted, the proofs show where the cluster was.
-func publishAround(ctx context.Context, c client.Client, proofs []*submarinerv1.Cluster, take func() error) error {
-	published := make([]client.Object, len(proofs))
-	publish := func(i int, proof *submarinerv1.Cluster) (err error) {
-		if published[i], err = replace(ctx, c, proof); err != nil {
-			return fmt.Errorf("publishing in namespace %s that cluster %s was removed: %w", proof.Namespace, proof.Name, err)
-		}
-		return nil
-	}
-	if err := kube.ForEach(proofs, publish); err != nil {
-		return err
-	}
-	if err := take(); err != nil {
-		return err
-	}
-	return kube.ForEach(proofs, func(i int, proof *submarinerv1.Cluster) error {
-		have := &submarinerv1.Cluster{}
-		err := c.Get(ctx, client.ObjectKeyFromObject(proof), have)
-		switch {
-		case err == nil && have.ResourceVersion == published[i].GetResourceVersion():
-			return nil
-		case client.IgnoreNotFound(err) != nil:
-			return fmt.Errorf("reading in namespace %s that cluster %s was removed: %w", proof.Namespace, proof.Name, err)
-		}
-		return publish(i, proof)
 	})
 }
 
@@ -144,23 +125,4 @@ func RevokeCommand(ns, clusterID string, flags ...string) string {
 		flags = append([]string{"--namespace " + ns}, flags...)
 	}
 	return strings.Join(append([]string{"subctl revoke " + clusterID}, flags...), " ")
-}
-
-// replace creates an object in place of any other of its name, and returns it. Applying it would keep the owner of one
-// that the holder of a join file has made in the meantime, with which the broker would delete it.
-// A clusterset that is being deleted, or was, has no members, and needs no object.
-func replace(ctx context.Context, c client.Client, obj client.Object) (client.Object, error) {
-	for {
-		created := obj.DeepCopyObject().(client.Object)
-		err := kube.Settled(func() error { return c.Create(ctx, created, client.FieldOwner(kube.FieldOwner)) })
-		if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return obj, nil
-		}
-		if !apierrors.IsAlreadyExists(err) {
-			return created, err
-		}
-		if err := client.IgnoreNotFound(c.Delete(ctx, created)); err != nil {
-			return nil, err
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -150,28 +151,28 @@ func collect(t *testing.T, c client.Client) {
 // of it, whichever request of the command is the last before the connection is lost, once the command is repeated.
 func TestHostileMemberDeletesItsCluster(t *testing.T) {
 	for name, test := range map[string]struct {
-		run  func(c client.Client) error
+		run  func(ctx context.Context, c client.Client) error
 		want []string
 	}{
-		"revoked": {func(c client.Client) error {
-			return broker.Revoke(t.Context(), c, "base", formerSets, "east", brokertest.Administrator(), time.Now())
-		}, []string{"default", "a", "b"}},
-		"removed": {func(c client.Client) error {
+		"revoked": {func(ctx context.Context, c client.Client) error { return revokeEast(ctx, c, time.Now()) }, []string{"default", "a", "b"}},
+		"removed": {func(ctx context.Context, c client.Client) error {
 			change := broker.SetChange{Cluster: "east", Remove: []string{"a", "b", "c"}}
-			_, err := broker.ChangeSets(t.Context(), c, "base", formerSets, change, broker.Reservation{}, brokertest.Administrator(), time.Now())
+			_, err := broker.ChangeSets(ctx, c, "base", formerSets, change, broker.Reservation{}, brokertest.Administrator(), time.Now())
 			return err
 		}, []string{"a", "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			interruptions := 0
-			for isDone := false; !isDone; interruptions++ {
-				c := formerBroker(t, hidden(t)...)
-				isDone = test.run(failingAfter(c, int64(interruptions))) == nil
-				collect(t, c)
-				require.NoError(t, test.run(c), "after %d writes", interruptions)
-				require.Equal(t, test.want, shown(t, c, "east"), "after %d writes", interruptions)
-			}
-			require.Greater(t, interruptions, 10)
+			synctest.Test(t, func(t *testing.T) {
+				interruptions := 0
+				for isDone := false; !isDone; interruptions++ {
+					c := formerBroker(t, hidden(t)...)
+					isDone = test.run(t.Context(), failingAfter(c, int64(interruptions))) == nil
+					collect(t, c)
+					require.NoError(t, test.run(t.Context(), c), "after %d writes", interruptions)
+					require.Equal(t, test.want, shown(t, c, "east"), "after %d writes", interruptions)
+				}
+				require.Greater(t, interruptions, 10)
+			})
 		})
 	}
 }

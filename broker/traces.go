@@ -71,7 +71,7 @@ func (t traces) revokedIn(sets []string) []string {
 }
 
 // accountAnnotations returns the annotations of the service account of a cluster, and whether there is one.
-func accountAnnotations(ctx context.Context, c client.Client, ns, clusterID string) (annotations map[string]string, is bool, err error) {
+func accountAnnotations(ctx context.Context, c client.Client, ns, clusterID string) (annotations map[string]string, exists bool, err error) {
 	account := &corev1.ServiceAccount{}
 	err = c.Get(ctx, client.ObjectKey{Namespace: ns, Name: MemberName(clusterID)}, account)
 	switch {

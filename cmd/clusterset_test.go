@@ -357,17 +357,22 @@ func TestClusterSetMistakes(t *testing.T) {
 func TestRevokeInvited(t *testing.T) {
 	w := newSetsWorld(t)
 	r := w.subctl(t, "revoke north --yes")
-	require.Equal(t, result{cli.ExitFailed, "", "Error: the broker has no member and no invitation \"north\": it has east, hub-1, west; " +
-		"to publish a revocation nevertheless, add --force\n"}, r)
+	require.Equal(t, result{cli.ExitFailed, "", "Error: no clusterset of the broker shows that cluster \"north\" is or was a member, or is invited: the IDs in use are east, hub-1, west; " +
+		"to publish a revocation in all clustersets nevertheless, add --force\n"}, r)
 	r = w.subctl(t, "invite north --join-file "+filepath.Join(t.TempDir(), "north.subm"))
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	r = w.subctl(t, "revoke north --yes")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	r = w.subctl(t, "revoke north --yes")
-	require.Equal(t, cli.ExitFailed, r.code, "there is no invitation any more: %s", r.stderr)
-	r = w.subctl(t, "revoke north --force --dry-run")
+	require.Equal(t, cli.ExitDone, r.code, "it can be repeated, for which the revocation is a trace: %s", r.stderr)
+	r = w.subctl(t, "revoke north --dry-run")
 	require.Contains(t, r.stdout+r.stderr, "publish a revocation of its grants and invitations in clusterset default\n")
 	require.NotContains(t, r.stderr, "learn its ID")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.NS, Name: broker.MemberName("nobody")}}
+	require.NoError(t, w.Admin.Create(t.Context(), account))
+	r = w.subctl(t, "revoke nobody --yes")
+	require.Equal(t, cli.ExitFailed, r.code, "its account shows no clusterset: %s", r.stderr)
+	require.Contains(t, r.stderr, "add --force\n")
 	r = w.subctl(t, "revoke nobody --force --dry-run")
 	require.Contains(t, r.stderr, "nothing on the broker shows in which clustersets cluster nobody was: all clusters of the broker learn its ID, as the revocation is published in clusterset default, prod\n")
 }

@@ -81,7 +81,7 @@ func newRevoke(g *globals) *cobra.Command {
 	f.BoolVar(&o.joinFiles, "join-files", false, "make the tokens of all general join files void, instead of removing a cluster")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
-	f.BoolVar(&o.force, "force", false, "continue even if pairs of other clusters need the cable policies of the cluster, or if the broker knows neither the cluster nor an invitation for it")
+	f.BoolVar(&o.force, "force", false, "continue even if pairs of other clusters need the cable policies of the cluster, or if no clusterset shows a trace of the cluster")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	c.ValidArgsFunction = o.completeClusters
 	return c
@@ -103,15 +103,6 @@ func (o *revokeOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state, err := broker.Look(ctx, c, o.namespace)
-	if err != nil {
-		return err
-	}
-	if known := slices.Concat(state.Members, state.Invited); !slices.Contains(known, o.cluster) && !o.force {
-		slices.Sort(known)
-		return fmt.Errorf("the broker has no member and no invitation %q: it has %s; to publish a revocation nevertheless, add --force",
-			o.cluster, cmp.Or(words.List(slices.Compact(known)), "none"))
-	}
 	return o.revoke(ctx, c, hub, all)
 }
 
@@ -124,6 +115,13 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alph
 	if err := general.CheckBroker(hub); err != nil { // no member would accept the revocation
 		return fmt.Errorf("%s %w", cmp.Or(o.file, broker.JoinFileName), err)
 	}
+	in, isKnown, err := broker.RevokedIn(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey().Public())
+	if err != nil {
+		return err
+	}
+	if !isKnown && !o.force {
+		return o.unknown(ctx, c)
+	}
 	lost, err := o.affected(all)
 	if err != nil {
 		return err
@@ -131,26 +129,12 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alph
 	if lost != nil && o.force {
 		o.progress().Warn("%v", lost)
 	}
-	in, isKnown, err := broker.RevokedIn(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey().Public())
-	if err != nil {
-		return err
-	}
 	if !isKnown {
 		o.progress().Warn("nothing on the broker shows in which clustersets cluster %s was: all clusters of the broker learn its ID, as the revocation is published in clusterset %s",
 			o.cluster, strings.Join(in, ", "))
 	}
 	if o.dryRun {
-		err := cli.PrintActions(o.IOStreams, o.format.Format(), []string{
-			"delete the identity of cluster " + o.cluster + " on the broker",
-			"delete its objects in clusterset " + strings.Join(all.Sets, ", "),
-			"publish a revocation of its grants and invitations in clusterset " + strings.Join(in, ", "),
-			"end all watches of what clusters publish",
-		})
-		if err == nil && lost != nil && !o.force {
-			o.progress().Warn("%v\nwithout --force, this is refused", lost)
-			err = cli.Trouble()
-		}
-		return err
+		return o.printActions(all.Sets, in, lost)
 	}
 	if lost != nil && !o.force {
 		return fmt.Errorf("%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s, or continue with --force", lost, o.cluster)
@@ -160,11 +144,42 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alph
 			return err
 		}
 	}
-	if err := broker.Revoke(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey(), o.Now()); err != nil {
+	err = broker.Revoke(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey(), o.Now())
+	if ctx.Err() != nil {
 		return err
 	}
-	o.progress().Done("revoked cluster %s: the other clusters disconnect it as soon as they read the revocation (subctl show trust)", o.cluster)
-	return o.endWatches(ctx, c, "cluster "+o.cluster)
+	if err == nil {
+		o.progress().Done("revoked cluster %s: the other clusters disconnect it as soon as they read the revocation (subctl show trust)", o.cluster)
+	}
+	return errors.Join(err, o.endWatches(ctx, c, "cluster "+o.cluster)) // also after an error: the rights end in any case
+}
+
+// printActions prints what revoke would change in the clustersets sets, and in which it would publish the revocation. lost is
+// the error of affected.
+func (o *revokeOptions) printActions(sets, in []string, lost error) error {
+	err := cli.PrintActions(o.IOStreams, o.format.Format(), []string{
+		"delete the identity of cluster " + o.cluster + " on the broker",
+		"delete its objects in clusterset " + strings.Join(sets, ", "),
+		"publish a revocation of its grants and invitations in clusterset " + strings.Join(in, ", "),
+		"end all watches of what clusters publish",
+	})
+	if err == nil && lost != nil && !o.force {
+		o.progress().Warn("%v\nwithout --force, this is refused", lost)
+		err = cli.Trouble()
+	}
+	return err
+}
+
+// unknown returns the error of a cluster of which no clusterset shows a trace.
+func (o *revokeOptions) unknown(ctx context.Context, c client.Client) error {
+	state, err := broker.Look(ctx, c, o.namespace)
+	if err != nil {
+		return err
+	}
+	known := slices.Concat(state.Members, state.Invited)
+	slices.Sort(known)
+	return fmt.Errorf("no clusterset of the broker shows that cluster %q is or was a member, or is invited: the IDs in use are %s; to publish a revocation in all clustersets nevertheless, add --force",
+		o.cluster, cmp.Or(words.List(slices.Compact(known)), "none"))
 }
 
 // affected prints the pairs that change their cable, and returns an error about the pairs of other

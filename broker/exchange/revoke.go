@@ -1,10 +1,12 @@
 package exchange
 
 import (
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/trust"
 )
 
 // This file is about the Clusters that take the place of the Cluster of a removed cluster in the
@@ -32,6 +34,23 @@ func removed(namespace, id, annotation, proof string) *submarinerv1.Cluster {
 		},
 		Spec: submarinerv1.ClusterSpec{ClusterID: id, ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}},
 	}
+}
+
+// Covers reports whether a Cluster on the broker can stand for proof, which is a result of Revoked: it is such a result
+// itself, with a valid revocation that makes at least the same grants void, and the broker does not delete it with an owner.
+// administrator verifies both.
+func Covers(c, proof *submarinerv1.Cluster, administrator trust.PublicKey) bool {
+	token := c.Annotations[submarinerv1.RevocationAnnotation]
+	has, err := administrator.Revocation(token)
+	if err != nil {
+		return false
+	}
+	needed, err := administrator.Revocation(proof.Annotations[submarinerv1.RevocationAnnotation])
+	if err != nil || !has.Covers(needed) || len(c.OwnerReferences) > 0 || !c.DeletionTimestamp.IsZero() {
+		return false
+	}
+	plain := Revoked(proof.Namespace, proof.Name, token)
+	return equality.Semantic.DeepEqual([]any{plain.Labels, plain.Annotations, plain.Spec}, []any{c.Labels, c.Annotations, c.Spec})
 }
 
 // IsRemoved reports whether a Cluster on the broker is the result of Revoked or Left: the cluster is

@@ -27,3 +27,8 @@ func (p PublicKey) Revocation(token string) (Revocation, error) {
 func (r Revocation) Revokes(g Grant) bool {
 	return r.Set == "" && g.Cluster == r.Cluster && g.Authority() <= r.Serial
 }
+
+// Covers reports whether a revocation makes at least those grants void that another one makes void.
+func (r Revocation) Covers(other Revocation) bool {
+	return r.Cluster == other.Cluster && (r.Set == "" || r.Set == other.Set) && r.Serial >= other.Serial
+}

@@ -105,12 +105,16 @@ func reportDisclosure(report *progress.Reporter, name string, d catalog.Disclosu
 	switch len(d.Only) {
 	case 0:
 	case 1:
-		remedy = "add --clusterset " + d.Only[0]
+		remedy = "use --clusterset " + d.Only[0]
 	default:
-		remedy = "add --clusterset with one of " + words.List(d.Only)
+		remedy = "use --clusterset with one of " + words.List(d.Only)
 	}
-	report.Warn("policy %s names cluster %s, and the members of clusterset %s, in which that cluster is not known, read its ID and the settings of the policy: to prevent that, %s",
-		name, words.List(d.Clusters), words.List(d.To), remedy)
+	clusters, known, ids := "cluster", "that cluster is not", "its ID"
+	if len(d.Clusters) > 1 {
+		clusters, known, ids = "clusters", "not all of these are", "their IDs"
+	}
+	report.Warn("policy %s names %s %s, and the members of clusterset %s, in which %s known, read %s and the settings of the policy: to prevent that, %s",
+		name, clusters, words.List(d.Clusters), words.List(d.To), known, ids, remedy)
 }
 
 // most is the number of pairs or clusters that messages name one by one.
