@@ -134,7 +134,7 @@ func TestTwoAdministratorsRemoveACluster(t *testing.T) {
 		"revoked twice":                   {run: revokeEast, other: trust.Revocation{Serial: 5}, want: trust.Revocation{Serial: 5}},
 		"another cluster's":               {run: revokeEast, other: trust.Revocation{Cluster: "west", Serial: 5}, want: trust.Revocation{}},
 		"the member has signed it":        {run: revokeEast, other: trust.Revocation{Serial: 5}, spoil: signedBy(brokertest.Key("east")), want: trust.Revocation{}},
-		"the broker would delete it":      {run: revokeEast, other: trust.Revocation{Serial: 5}, spoil: owned, want: trust.Revocation{}},
+		"the broker would delete it":      {run: revokeEast, other: trust.Revocation{Serial: 5}, spoil: withLostOwner, want: trust.Revocation{}},
 		"it has contents of the member":   {run: revokeEast, other: trust.Revocation{Serial: 5}, spoil: func(c *submarinerv1.Cluster) { c.Spec.ClusterCIDR = []string{"10.0.0.0/8"} }, want: trust.Revocation{}},
 		"it has a signature of a member":  {run: revokeEast, other: trust.Revocation{Serial: 5}, spoil: func(c *submarinerv1.Cluster) { brokertest.Annotate(c, submarinerv1.SignatureAnnotation, "x") }, want: trust.Revocation{}},
 		"its label is of another cluster": {run: revokeEast, other: trust.Revocation{Serial: 5}, spoil: func(c *submarinerv1.Cluster) { c.Labels[submarinerv1.ClusterIDLabel] = "west" }, want: trust.Revocation{}},
@@ -184,7 +184,7 @@ func signedBy(key trust.Key) func(c *submarinerv1.Cluster) {
 	}
 }
 
-// owned gives a Cluster an owner that does not exist.
-func owned(c *submarinerv1.Cluster) {
+// withLostOwner gives a Cluster an owner that does not exist.
+func withLostOwner(c *submarinerv1.Cluster) {
 	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-east", UID: "nobody"}}
 }
