@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/internal/cli"
 	"subctl/internal/look"
@@ -103,16 +102,21 @@ func (o *revokeOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.revoke(ctx, c, hub, all)
+	state, err := broker.Look(ctx, c, o.namespace)
+	if err != nil {
+		return err
+	}
+	state.Broker = hub
+	return o.revoke(ctx, c, state, all)
 }
 
-// revoke removes the cluster.
-func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alpha1.Broker, all *catalog.Catalog) error {
+// revoke removes the cluster from the broker, which has the state.
+func (o *revokeOptions) revoke(ctx context.Context, c client.Client, state broker.State, all *catalog.Catalog) error {
 	general, err := o.generalFile(o.file)
 	if err != nil {
 		return err
 	}
-	if err := general.CheckBroker(hub); err != nil { // no member would accept the revocation
+	if err := general.CheckBroker(state.Broker); err != nil { // no member would accept the revocation
 		return fmt.Errorf("%s %w", cmp.Or(o.file, broker.JoinFileName), err)
 	}
 	in, isKnown, err := broker.RevokedIn(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey().Public())
@@ -120,7 +124,7 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, hub *v1alph
 		return err
 	}
 	if !isKnown && !o.force {
-		return o.unknown(ctx, c)
+		return o.unknown(state)
 	}
 	lost, err := o.affected(all)
 	if err != nil {
@@ -171,11 +175,7 @@ func (o *revokeOptions) printActions(sets, in []string, lost error) error {
 }
 
 // unknown returns the error of a cluster of which no clusterset shows a trace.
-func (o *revokeOptions) unknown(ctx context.Context, c client.Client) error {
-	state, err := broker.Look(ctx, c, o.namespace)
-	if err != nil {
-		return err
-	}
+func (o *revokeOptions) unknown(state broker.State) error {
 	known := slices.Concat(state.Members, state.Invited)
 	slices.Sort(known)
 	return fmt.Errorf("no clusterset of the broker shows that cluster %q is or was a member, or is invited: the IDs in use are %s; to publish a revocation in all clustersets nevertheless, add --force",
