@@ -357,7 +357,7 @@ func TestClusterSetMistakes(t *testing.T) {
 func TestRevokeInvited(t *testing.T) {
 	w := newSetsWorld(t)
 	r := w.subctl(t, "revoke north --yes")
-	require.Equal(t, result{cli.ExitFailed, "", "Error: no clusterset of the broker shows that cluster \"north\" is or was a member, or is invited: the IDs in use are east, hub-1, west; " +
+	require.Equal(t, result{cli.ExitFailed, "", "Error: the broker does not show that cluster \"north\" is or was a member, or is invited: it has east, hub-1, west; " +
 		"to publish a revocation in all clustersets nevertheless, add --force\n"}, r)
 	r = w.subctl(t, "invite north --join-file "+filepath.Join(t.TempDir(), "north.subm"))
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)

@@ -178,7 +178,7 @@ func (o *revokeOptions) printActions(sets, in []string, lost error) error {
 func (o *revokeOptions) unknown(state broker.State) error {
 	known := slices.Concat(state.Members, state.Invited)
 	slices.Sort(known)
-	return fmt.Errorf("no clusterset of the broker shows that cluster %q is or was a member, or is invited: the IDs in use are %s; to publish a revocation in all clustersets nevertheless, add --force",
+	return fmt.Errorf("the broker does not show that cluster %q is or was a member, or is invited: it has %s; to publish a revocation in all clustersets nevertheless, add --force",
 		o.cluster, cmp.Or(words.List(slices.Compact(known)), "none"))
 }
 
