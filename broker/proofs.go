@@ -22,14 +22,15 @@ import (
 const (
 	// publishPause is the pause between two attempts to publish a proof.
 	publishPause = 100 * time.Millisecond
-	// publishLimit is the time after which no proof of a command is attempted again. An API server stops accepting what a
-	// cluster without rights writes within a second, and a full quota counts a deleted object for some seconds.
+	// publishLimit is the time after which no proof of a command is attempted again: a full quota counts a deleted object for some seconds.
 	publishLimit = 10 * time.Second
+	// rightsLast is how long API servers may go on accepting what a cluster without rights writes.
+	rightsLast = time.Second
 )
 
 // publishAround publishes the proofs that a cluster was removed, calls take, which ends the rights of the cluster, and
-// publishes the proofs again that are not there: the cluster may have changed them until its rights ended, or kept them
-// from being published. So it calls take whether the first attempts succeed or not. administrator has signed the proofs.
+// publishes the proofs again that are not there, at once and after rightsLast: the cluster may have changed them until its rights ended, or kept
+// them from being published. So it calls take whether the first attempts succeed or not. administrator has signed the proofs.
 //
 // If the command is interrupted, the proofs show where the cluster was, or any Cluster that it has put in their place.
 // Only if it has deleted a proof before take, and the command ends directly after, is nothing left in that clusterset.
@@ -41,18 +42,29 @@ func publishAround(ctx context.Context, c client.Client, proofs []*submarinerv1.
 	taken := take()
 	limit, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
+	err := publishAll(limit, c, proofs, administrator)
+	if len(proofs) > 0 && err == nil && wake.After(limit, rightsLast) == nil {
+		err = publishAll(limit, c, proofs, administrator)
+	}
+	return errors.Join(err, taken)
+}
+
+// publishAll publishes proofs, and repeats attempts that fail until limit ends.
+func publishAll(limit context.Context, c client.Client, proofs []*submarinerv1.Cluster, administrator trust.PublicKey) error {
 	errs := make([]error, len(proofs))
 	_ = kube.ForEach(proofs, func(i int, proof *submarinerv1.Cluster) error {
-		err := publish(ctx, c, proof, administrator)
+		err := publish(limit, c, proof, administrator)
 		for mayPass(err) && wake.After(limit, publishPause) == nil {
-			err = publish(ctx, c, proof, administrator)
+			if again := publish(limit, c, proof, administrator); limit.Err() == nil {
+				err = again // else it only tells that the time is over
+			}
 		}
 		if err != nil {
 			errs[i] = fmt.Errorf("publishing in namespace %s that cluster %s was removed: %w", proof.Namespace, proof.Name, err)
 		}
 		return nil
 	})
-	return errors.Join(append(errs, taken)...)
+	return errors.Join(errs...)
 }
 
 // mayPass reports whether an attempt that failed with err may succeed if it is repeated.

@@ -49,26 +49,34 @@ func TestHostileClusterKeepsItsProofOut(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before func(ctx context.Context, c client.Client, at time.Duration) error // before a Cluster is created in a; at is the time since the command began
+		after  func(ctx context.Context, c client.Client, at time.Duration) error // after that; nil: nothing happens
 		ends   time.Duration
 		want   string
 	}{
-		"it creates a Cluster with its invitation": {before: func(ctx context.Context, c client.Client, _ time.Duration) error {
+		"it creates a Cluster with its invitation": {ends: time.Second, before: func(ctx context.Context, c client.Client, _ time.Duration) error {
 			if c.Get(ctx, client.ObjectKeyFromObject(invited), &rbacv1.RoleBinding{}) == nil {
 				squat(ctx, c)
 			}
 			return nil
 		}},
-		"the API server takes a second to know that it has no rights": {ends: time.Second, before: func(ctx context.Context, c client.Client, at time.Duration) error {
+		"the API server takes a second to know that it has no rights": {ends: 2 * time.Second, before: func(ctx context.Context, c client.Client, at time.Duration) error {
 			if at < time.Second {
 				squat(ctx, c)
 			}
 			return nil
 		}},
+		"it deletes the proof, for as long as the API server lets it": {ends: time.Second, before: func(context.Context, client.Client, time.Duration) error { return nil },
+			after: func(ctx context.Context, c client.Client, at time.Duration) error {
+				if at < time.Second {
+					return c.Delete(ctx, brokertest.Cluster("base-a", "east"))
+				}
+				return nil
+			}},
 		"somebody else creates a Cluster for good": {ends: 10 * time.Second, want: "already exists", before: func(ctx context.Context, c client.Client, _ time.Duration) error {
 			squat(ctx, c)
 			return nil
 		}},
-		"the quota is full for a while": {ends: 5 * time.Second, before: func(_ context.Context, _ client.Client, at time.Duration) error {
+		"the quota is full for a while": {ends: 6 * time.Second, before: func(_ context.Context, _ client.Client, at time.Duration) error {
 			if at < 5*time.Second {
 				return refusal("exceeded quota: members")
 			}
@@ -84,7 +92,9 @@ func TestHostileClusterKeepsItsProofOut(t *testing.T) {
 					began, attempts := time.Now(), 0
 					err := run(t.Context(), interceptor.NewClient(c, interceptor.Funcs{
 						Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-							if _, ok := o.(*submarinerv1.Cluster); ok && o.GetNamespace() == "base-a" {
+							_, isCluster := o.(*submarinerv1.Cluster)
+							inA := isCluster && o.GetNamespace() == "base-a"
+							if inA {
 								if attempts++; attempts > 1000 {
 									return errors.New("the command does not end")
 								}
@@ -92,7 +102,10 @@ func TestHostileClusterKeepsItsProofOut(t *testing.T) {
 									return err
 								}
 							}
-							return c.Create(ctx, o, opts...)
+							if err := c.Create(ctx, o, opts...); err != nil || !inA || test.after == nil {
+								return err
+							}
+							return test.after(ctx, c, time.Since(began))
 						},
 					}), time.Now())
 					require.InDelta(t, test.ends, time.Since(began), float64(time.Second))

@@ -189,7 +189,7 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		r := broker.Reservation{Kinds: exchange.KindsFrom(s.broker.Spec.PoliciesFrom)}
 		_, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), o.of(id), r, o.key, o.Now())
 		if ctx.Err() != nil {
-			return err
+			return cmp.Or(err, ctx.Err())
 		}
 		if errs = append(errs, err); err != nil {
 			continue

@@ -372,6 +372,7 @@ func TestRevokeInvited(t *testing.T) {
 	require.NoError(t, w.Admin.Create(t.Context(), account))
 	r = w.subctl(t, "revoke nobody --yes")
 	require.Equal(t, cli.ExitFailed, r.code, "its account shows no clusterset: %s", r.stderr)
+	require.Contains(t, r.stderr, `cluster "nobody" has an identity on the broker, but nothing shows in which clustersets it was`)
 	require.Contains(t, r.stderr, "add --force\n")
 	r = w.subctl(t, "revoke nobody --force --dry-run")
 	require.Contains(t, r.stderr, "nothing on the broker shows in which clustersets cluster nobody was: all clusters of the broker learn its ID, as the revocation is published in clusterset default, prod\n")

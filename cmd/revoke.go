@@ -150,12 +150,12 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, state broke
 	}
 	err = broker.Revoke(ctx, c, o.namespace, all.Sets, o.cluster, general.AdministratorKey(), o.Now())
 	if ctx.Err() != nil {
-		return err
+		return cmp.Or(err, ctx.Err())
 	}
 	if err == nil {
 		o.progress().Done("revoked cluster %s: the other clusters disconnect it as soon as they read the revocation (subctl show trust)", o.cluster)
 	}
-	return errors.Join(err, o.endWatches(ctx, c, "cluster "+o.cluster)) // also after an error: the rights end in any case
+	return errors.Join(err, o.endWatches(ctx, c, "cluster "+o.cluster)) // also after an error: rights may have ended before it
 }
 
 // printActions prints what revoke would change in the clustersets sets, and in which it would publish the revocation. lost is
@@ -177,6 +177,9 @@ func (o *revokeOptions) printActions(sets, in []string, lost error) error {
 // unknown returns the error of a cluster of which no clusterset shows a trace.
 func (o *revokeOptions) unknown(state broker.State) error {
 	known := slices.Concat(state.Members, state.Invited)
+	if slices.Contains(known, o.cluster) {
+		return fmt.Errorf("cluster %q has an identity on the broker, but nothing shows in which clustersets it was: to publish a revocation in all clustersets, whose members learn its ID, add --force", o.cluster)
+	}
 	slices.Sort(known)
 	return fmt.Errorf("the broker does not show that cluster %q is or was a member, or is invited: it has %s; to publish a revocation in all clustersets nevertheless, add --force",
 		o.cluster, cmp.Or(words.List(slices.Compact(known)), "none"))
