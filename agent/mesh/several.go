@@ -49,7 +49,7 @@ func (m *Membership) severalGateways(s Standing) bool {
 // started just before the API server failed. What a lost gateway has reported does not count, and a gateway whose report is outdated counts only
 // for clusters to which no other gateway has a working cable: its kernel may forward without an agent, or its node may be dead.
 func (d *director) siblings() map[string][]cable.Node {
-	out, outdated := map[string][]cable.Node{}, map[string][]cable.Node{}
+	out, outdated, works := map[string][]cable.Node{}, map[string][]cable.Node{}, map[string]bool{}
 	add := func(out map[string][]cable.Node, id string, n cable.Node) {
 		if !slices.ContainsFunc(out[id], func(other cable.Node) bool { return other.Name == n.Name }) {
 			out[id] = append(out[id], n)
@@ -62,30 +62,37 @@ func (d *director) siblings() map[string][]cable.Node {
 		if n.Drain < cable.Standby && d.Snapshot.Standing.Standby() {
 			for _, spared := range d.Cables.Spared {
 				add(out, spared.Spec.ClusterID, n)
+				works[spared.Spec.ClusterID] = true
 			}
 		}
 		if g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
-			to := out
-			if d.Snapshot.outdated(g) {
+			to, isOutdated := out, d.Snapshot.outdated(g)
+			if isOutdated {
 				to = outdated
 			}
 			for _, c := range g.Status.Connections {
-				if c.Status == submarinerv1.Connected || changes(c) || c.Status == submarinerv1.Connecting && d.lost(c.Endpoint.ClusterID) {
+				carries := c.Status == submarinerv1.Connected || changes(c)
+				if carries || c.Status == submarinerv1.Connecting && d.lost(c.Endpoint.ClusterID) {
 					add(to, c.Endpoint.ClusterID, n)
+				}
+				if carries && !isOutdated {
+					works[c.Endpoint.ClusterID] = true
 				}
 			}
 		}
 	}
 	for id, nodes := range outdated {
-		if out[id] == nil {
-			out[id] = nodes
+		for _, n := range nodes {
+			if !works[id] {
+				add(out, id, n)
+			}
 		}
 	}
 	return out
 }
 
-// outdated reports whether another gateway has reported so much later than one that this one's agent, or its node, is dead. While the API server
-// cannot be reached, all reports are equally old.
+// outdated reports whether another gateway has reported so much later than one that this one's agent, or its node, is dead; or its clock is that far
+// behind. While the API server cannot be reached, all reports are equally old.
 func (s Snapshot) outdated(g *submarinerv1.Gateway) bool {
 	return slices.ContainsFunc(List[*submarinerv1.Gateway](s), func(other *submarinerv1.Gateway) bool {
 		return reportedAt(other).Sub(reportedAt(g)) >= deadAfter

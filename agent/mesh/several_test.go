@@ -15,15 +15,17 @@ import (
 // A gateway that has not reported for a while, although others have, gets packets only if no other gateway has a working cable.
 func TestDetourOverADeadGateway(t *testing.T) {
 	for name, test := range map[string]struct {
-		ages map[string]time.Duration // of the reports
-		want []string
+		ages       map[string]time.Duration // of the reports
+		want       []string
+		unanswered string // a gateway whose cable to west has had no answer yet
 	}{
-		"all report":                        {map[string]time.Duration{"gw": 5 * time.Second, "gw2": 0, "worker": 0}, []string{"gw2", "worker"}},
-		"one is late":                       {map[string]time.Duration{"gw": 0, "gw2": 14 * time.Second, "worker": 0}, []string{"gw2", "worker"}},
-		"one is dead":                       {map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 0}, []string{"worker"}},
-		"two are dead":                      {map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 50 * time.Second}, []string{"gw2", "worker"}},
-		"the API server cannot be reached":  {map[string]time.Duration{"gw": time.Hour, "gw2": time.Hour, "worker": time.Hour}, []string{"gw2", "worker"}},
-		"the other one has not reported it": {map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second}, []string{"gw2"}},
+		"all report":                        {ages: map[string]time.Duration{"gw": 5 * time.Second, "gw2": 0, "worker": 0}, want: []string{"gw2", "worker"}},
+		"one is late":                       {ages: map[string]time.Duration{"gw": 0, "gw2": 14 * time.Second, "worker": 0}, want: []string{"gw2", "worker"}},
+		"one is dead":                       {ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 0}, want: []string{"worker"}},
+		"two are dead":                      {ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 50 * time.Second}, want: []string{"gw2", "worker"}},
+		"the API server cannot be reached":  {ages: map[string]time.Duration{"gw": time.Hour, "gw2": time.Hour, "worker": time.Hour}, want: []string{"gw2", "worker"}},
+		"the other one has not reported it": {ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second}, want: []string{"gw2"}},
+		"one is dead, and the other one's cable is not up": {ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 0}, unanswered: "worker", want: []string{"worker", "gw2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := crowd{policy: cable.VXLAN, siblings: 1, west: two(allDrivers)}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
@@ -31,11 +33,18 @@ func TestDetourOverADeadGateway(t *testing.T) {
 			for node, age := range test.ages {
 				g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}}
 				g.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
+				if node == test.unanswered {
+					g.Status.Connections[0].Status = submarinerv1.Connecting
+				}
 				g.SetReportedAt(s.Now.Add(-age))
 				s = s.with(g)
 			}
 			m, err := Of(s)
 			require.NoError(t, err)
+			m.Snapshot.Health = Healths{}
+			for _, c := range m.Cables.Wanted { // this gateway has no way of its own
+				m.Snapshot.Health[probeName(c.Name, c.Device())] = Health{Status: submarinerv1.ConnectionError}
+			}
 			var got []string
 			for _, n := range direct(m).Siblings["west"] {
 				got = append(got, n.Name)
