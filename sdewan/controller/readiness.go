@@ -10,7 +10,7 @@ import (
 )
 
 // While a pod is not ready, no rule of its CNF is in sync. So a pod that is ready now and then would make the controller write the statuses of all of its
-// rules all the time. That it is not ready is in them at once, always. That it is ready again is, too, for the first newsPer times; after that, only when
+// rules all the time. That it is not ready is in them at once, always. That it is ready again is, too, for the first newsPer times that count; after that, only when
 // the pods have been ready for a while, which is longer each time. Until then the rules keep NotReady, unless something else is wrong with them: that
 // replaces NotReady as often as what a CNF tells may change.
 
@@ -30,8 +30,8 @@ type readiness struct {
 	since      time.Time // since when the pods are ready; zero if they are not
 }
 
-// turn returns what is known when the statuses turn NotReady. In a rollout, that may happen for each new pod, if they become ready one after another. So, of
-// the turns that follow a change of the Deployment, as many as it has replicas do not count.
+// turn returns what is known when the statuses turn NotReady. In a rollout, that may happen for each new pod, if they become ready one after another. So as
+// many turns as the Deployment has replicas do not count: at first, and anew after each change of the Deployment.
 func (s readiness) turn(generation int64, replicas int) readiness {
 	s.not, s.since = true, time.Time{}
 	switch {
