@@ -69,16 +69,17 @@ e2e-globalnet: build lab image ## tests in the lab, with clusters that use the s
 e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks, a firewall and tunnels (root)
 	SUBCTL_BENCH= E2E_SDEWAN=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestN1SDEWAN$$' -v ./scripts/e2e
 
-# Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster. docs/failover.json has each
+# Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster, while the API servers are up, and down. docs/failover.json has each
 # run, and runs of the same commit of what agents consist of (PROGRAM) count: so this may be stopped, and continued.
 FAILOVER_RUNS     := 20
 FAILOVER_CABLES   := vxlan,vxlan+wireguard
 FAILOVER_GATEWAYS := 2,3
+FAILOVER_API      := up,down
 PROGRAM            = main.go cmd/agent*.go go.mod go.sum Dockerfile ':!*_test.go' ':!*/testdata/*' \
                      $(shell GOOS=linux go list -deps -f '{{if not .Standard}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}' ./agent)
 FAILOVER_COMMIT    = $(shell git diff --quiet HEAD -- $(PROGRAM) && git log -1 --format=%h -- $(PROGRAM))
 failover: build lab image ## what failures of a gateway cost; writes docs/failover.json and the table in docs/failover.md (root)
-	E2E_FAILOVER=$(FAILOVER_RUNS) E2E_FAILOVER_CABLES=$(FAILOVER_CABLES) E2E_FAILOVER_GATEWAYS=$(FAILOVER_GATEWAYS) E2E_FAILOVER_JSON=docs/failover.json E2E_FAILOVER_COMMIT=$(FAILOVER_COMMIT) \
+	E2E_FAILOVER=$(FAILOVER_RUNS) E2E_FAILOVER_CABLES=$(FAILOVER_CABLES) E2E_FAILOVER_GATEWAYS=$(FAILOVER_GATEWAYS) E2E_FAILOVER_API=$(FAILOVER_API) E2E_FAILOVER_JSON=docs/failover.json E2E_FAILOVER_COMMIT=$(FAILOVER_COMMIT) \
 	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs && exit $$status
 
 e2e-failover: build lab image ## each failure of a gateway once, in a lab of its own; part of e2e (root)

@@ -27,9 +27,10 @@ import (
 var (
 	failoverRuns, _  = strconv.Atoi(os.Getenv("E2E_FAILOVER"))
 	failoverCables   = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_CABLES"), "vxlan"), ",")
-	failoverGateways = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_GATEWAYS"), "2"), ",") // of each cluster, fewest first
-	failoverJSON     = os.Getenv("E2E_FAILOVER_JSON")                                      // the file of rows; none are kept if it is empty
-	failoverCommit   = os.Getenv("E2E_FAILOVER_COMMIT")                                    // of the program
+	failoverGateways = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_GATEWAYS"), "2"), ",")  // of each cluster, fewest first
+	failoverAPI      = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_API"), "up,down"), ",") // while the API servers run, and while they do not
+	failoverJSON     = os.Getenv("E2E_FAILOVER_JSON")                                       // the file of rows; none are kept if it is empty
+	failoverCommit   = os.Getenv("E2E_FAILOVER_COMMIT")                                     // of the program
 )
 
 // Each fault of a gateway, under traffic between pods and to a Service, in two clusters with several gateways and a worker each; also
@@ -46,8 +47,13 @@ func TestL1Failover(t *testing.T) {
 				t.Run(driver, func(t *testing.T) {
 					require.NoError(t, s.leftover())
 					s.connect(t, driver)
-					for _, f := range faults {
-						t.Run(f.name, func(t *testing.T) { s.measure(t, driver, true, f) })
+					if slices.Contains(failoverAPI, "up") {
+						for _, f := range faults {
+							t.Run(f.name, func(t *testing.T) { s.measure(t, driver, true, f) })
+						}
+					}
+					if !slices.Contains(failoverAPI, "down") {
+						return
 					}
 					defer s.apiServers(t, true)
 					for _, fs := range withoutAPI() {
