@@ -55,14 +55,14 @@ func tracesOf(ctx context.Context, c client.Client, ns string, sets []string, cl
 	return t, err
 }
 
-// RevokedIn returns those of sets in which Revoke publishes the revocation of a cluster. isKnown is false if the broker
-// shows no trace of the cluster: then it is all of them, and the members of each learn its ID.
+// RevokedIn returns the clustersets, among sets, in which Revoke publishes the revocation of a cluster. If the broker shows no
+// trace of the cluster, isKnown is false, and the clustersets are all of sets: the members of each learn its ID.
 func RevokedIn(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.PublicKey) (in []string, isKnown bool, err error) {
 	t, err := tracesOf(ctx, c, ns, sets, clusterID, administrator)
 	return t.revokedIn(sets), len(t.sets) > 0, err
 }
 
-// revokedIn returns those of sets in which the cluster is revoked.
+// revokedIn returns the clustersets, among sets, in which the revocation of the cluster is published.
 func (t traces) revokedIn(sets []string) []string {
 	if len(t.sets) == 0 {
 		return sets

@@ -157,7 +157,7 @@ func (h Healths) unreachable() (texts []string) {
 	return texts
 }
 
-// recalling returns the results, with those of before whose probes have none of their own yet, and the latter alone.
+// recalling returns all results, and those of them that are recalled: where a probe has no result of its own yet, the one from before counts.
 func (h Healths) recalling(before Healths) (all, recalled Healths) {
 	if len(before) == 0 {
 		return h, nil

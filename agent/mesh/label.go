@@ -57,8 +57,8 @@ func holdsCopy[T Object](s Snapshot) bool {
 }
 
 // withRule returns the membership for the route agent of a node with a Label. The node is a worker until its gateway agent has set up
-// routes to other clusters, with their rule, also if an Endpoint is left from before it booted or lost the label: it could only drop the packets
-// for other clusters, its own pods' and those of workers. A worker forwards no echoes and accepts nothing from workers, so these do not choose it. If
+// routes to other clusters, with their rule. So it is if an Endpoint is left from before it booted or lost the label: it could only drop packets for
+// other clusters, of its own pods and of workers. A worker forwards no echoes and accepts nothing from other workers, so they do not choose it. If
 // the gateway agent ends, the kernel keeps what it has set up, and the node is a gateway.
 //
 // A cluster that is alone has gateways, too: workers probe them, and they drop nothing. They stay gateways when the first other cluster joins: otherwise
@@ -80,10 +80,15 @@ func IsGatewayNode(n *corev1.Node) bool {
 	return n != nil && n.Labels[submarinerv1.GatewayNodeLabel] == "true"
 }
 
+// LacksLabel reports whether this node is known to be no gateway node.
+func (s Snapshot) LacksLabel() bool {
+	n := Find[*corev1.Node](s, s.Node)
+	return n != nil && !IsGatewayNode(n)
+}
+
 // Sweeps reports whether the node is no gateway node, so that its route agent removes what belongs to an owner.
 func (s Snapshot) Sweeps(o dataplane.Owner) bool {
-	n := Find[*corev1.Node](s, s.Node)
-	return o.Name == dataplane.GatewayOwner.Name && n != nil && !IsGatewayNode(n)
+	return o.Name == dataplane.GatewayOwner.Name && s.LacksLabel()
 }
 
 // handsOver reports whether an Endpoint is the one of a gateway whose node has just lost the label of gateway nodes.

@@ -69,7 +69,7 @@ func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using { return c
 // all that a report has of Memory.Former.
 func idleIn(g *submarinerv1.Gateway, now time.Time) map[string]Using { return cablesIn(g, true, now) }
 
-// cablesIn returns the cables of a gateway's last report that carry the traffic, or those that are idle; nothing if there is no report.
+// cablesIn returns the idle cables of a gateway's last report, or those that carry the traffic. If there is no report, it returns none.
 func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]Using {
 	out := map[string]Using{}
 	if g == nil {

@@ -97,7 +97,7 @@ func newElector(o Options) (*elector, error) {
 // end for a long time if the kubelet does not run. So it leaves the lease at once, whether or not another gateway works.
 func (e *elector) Observe(s *mesh.Snapshot) error {
 	e.last.Store(nil)
-	if n := mesh.Find[*corev1.Node](*s, e.node); n != nil && !mesh.IsGatewayNode(n) {
+	if s.LacksLabel() {
 		e.setYields(true)
 		return ErrTooEarly
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -106,7 +105,7 @@ func (x *exchanger) Act(s mesh.Snapshot, _ mesh.Plan, out *mesh.Outcome) {
 
 // Idle implements Idler: a gateway whose node is no gateway node any more has left the lease, so another one exchanges.
 func (x *exchanger) Idle(s mesh.Snapshot) {
-	if n := mesh.Find[*corev1.Node](s, s.Node); n != nil && !mesh.IsGatewayNode(n) {
+	if s.LacksLabel() {
 		x.follow(nil)
 	}
 }

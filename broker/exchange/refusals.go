@@ -42,7 +42,7 @@ func firstInTurn(refused []Refusal) (first []Refusal, more int) {
 
 // refusalLog notes which of the refusals are in the log.
 type refusalLog struct {
-	logged   map[Refusal]bool         // those of the last pass
+	logged   map[Refusal]bool         // those of the last pass that are in the log
 	limiters map[string]*rate.Limiter // by the maker of the objects
 }
 

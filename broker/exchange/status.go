@@ -52,7 +52,7 @@ type Status struct {
 	Sets []string
 	// Writes counts the objects written or deleted on either side.
 	Writes uint64
-	// Refused lists maxRefused of the objects that are not copied, those of each cluster in turn; RefusedMore
+	// Refused lists objects that are not copied, maxRefused at most, taken from each cluster in turn; RefusedMore
 	// counts the others.
 	Refused     []Refusal
 	RefusedMore int

@@ -17,8 +17,8 @@ type Disclosure struct {
 	Only []string
 }
 
-// disclosure returns what a policy discloses; zero if that is nothing. An ID that is not known may be that of a cluster
-// which joins later: that it is named in the only clusterset of a policy discloses nothing.
+// disclosure returns what a policy discloses; the zero value if it discloses nothing. An ID that is not known may be the ID of a cluster that
+// joins later: a policy of a single clusterset discloses nothing by naming it.
 func (c *Catalog) disclosure(p *v1alpha1.CablePolicies) (d Disclosure) {
 	named := slices.DeleteFunc(policy.NamedClusters(p.ConnectionPolicies), func(id string) bool { return id == c.Keeper })
 	sets := c.SetsOf(p)

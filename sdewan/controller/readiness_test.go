@@ -209,7 +209,7 @@ func TestMistakeWhileNotReady(t *testing.T) {
 	}
 	f.setTarget(false)
 	require.Zero(t, f.second(true, true).after, "back-off tells when it is tried again")
-	require.Equal(t, NotReady, f.problem().reason, "that was often enough for now")
+	require.Equal(t, NotReady, f.problem().reason, "the statuses have changed as often as they may within a minute")
 	for range int(newsTime / time.Second) {
 		f.second(true, false)
 	}
