@@ -34,10 +34,14 @@ type Failover struct {
 	Silent      int       `json:"connections_silent,omitempty"` // through a Service, that got neither an answer nor an error
 	Packets     int       `json:"packets_lost,omitempty"`
 	Dropped     int       `json:"packets_dropped_by_machine,omitempty"`
+
+	// UDP flows that no gateway carries, in either direction, to which the fault happens; and packets of them that were not answered.
+	Others        int `json:"other_flows,omitempty"`
+	OthersPackets int `json:"other_packets_lost,omitempty"`
 }
 
 // FailoverFlows is the version of the flows, and of what is done to them: runs of other versions are not added.
-const FailoverFlows = 4
+const FailoverFlows = 5
 
 // FailoverRun holds the results of one run with a fault.
 type FailoverRun struct {
@@ -46,6 +50,8 @@ type FailoverRun struct {
 	Silent            int     // connections through a Service that got neither an answer nor an error
 	Moved             int     // flows
 	Packets           int     // that were not answered, of all UDP flows
+	Others            int     // UDP flows that do not take what fails
+	OthersPackets     int     // those of Packets that are theirs
 	Control           float64 // the gap, in ms, of a flow that does not leave its pod: what the machine costs
 	Dropped           int     // packets, of any flow and program, for which the machine had no processor in time
 }
@@ -55,6 +61,7 @@ func (r *Failover) Add(run FailoverRun) {
 	r.Gaps, r.Controls = append(r.Gaps, math.Round(run.Gap)), append(r.Controls, math.Round(run.Control))
 	r.Connections, r.Lost, r.Silent = r.Connections+run.Connections, r.Lost+run.Lost, r.Silent+run.Silent
 	r.Moved, r.Packets, r.Dropped = r.Moved+run.Moved, r.Packets+run.Packets, r.Dropped+run.Dropped
+	r.Others, r.OthersPackets = r.Others+run.Others, r.OthersPackets+run.OthersPackets
 	r.Runs = len(r.Gaps)
 	r.P50, r.P99, r.Max = percentile(r.Gaps, 50), percentile(r.Gaps, 99), percentile(r.Gaps, 100)
 	const digits = 10_000

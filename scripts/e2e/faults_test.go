@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,21 +17,24 @@ import (
 	"subctl/internal/measure"
 )
 
-// A fault happens to one gateway of cluster1, the victim, while packets flow. What a step does may fail the test.
+// A fault happens to one gateway, the victim, while packets flow: of cluster1, where the flows come from, or of cluster2, where their Service is. What a step does may fail the test.
 type fault struct {
 	name     string
 	before   func(t *testing.T, s *scene, victim string)             // before the flows begin; may be nil
 	happen   func(t *testing.T, s *scene, victim string) (moved int) // returns how many flows moved needlessly
 	undo     func(t *testing.T, s *scene, victim string)             // after the flows have ended; may be nil
+	far      bool                                                    // the victim is of cluster2
 	needsAPI bool                                                    // it cannot happen without API servers
 	undoAPI  bool                                                    // it can happen without them, but not be undone
 	p99, max float64                                                 // limits of the gap, in ms: less than it is watched
 	size     int                                                     // of the datagrams, in bytes
+	concerns func(s *scene, victim string) []string                  // the gateways whose flows it may interrupt; nil: the victim
 }
 
-// How long flows are watched after a fault: longer than any gap may be, so that a gap that has not ended exceeds its limit, too; and until an
+// How long flows are watched after a fault: longer than any gap may be, so that a gap that has not ended exceeds its limit, too; longer than the
+// 2 s after which connections leave a gateway that does not answer, so that those that leave another one without need are seen; and until an
 // agent that was killed is there again. A connection that survives does so also if it is watched for less.
-var watched, watchedAgent = lasts(1500*time.Millisecond, time.Second), lasts(5*time.Second, 2*time.Second)
+var watched, watchedAgent = lasts(2500*time.Millisecond, time.Second), lasts(5*time.Second, 2*time.Second)
 
 // lasts returns how long something lasts where it is measured, or where it is only seen to work.
 func lasts(measured, seen time.Duration) time.Duration {
@@ -179,6 +183,7 @@ var faults = []fault{
 	},
 	{name: "killed-agent", p99: 1000, max: 1400, happen: strikes(watchedAgent, killAgents), undo: renewAgents, undoAPI: true},
 	{name: "killed-node", p99: 300, max: 1000, happen: strikes(watched, killNode), undo: reviveNode, undoAPI: true},
+	{name: "killed-far-node", far: true, p99: 300, max: 1000, happen: strikes(watched, killNode), undo: reviveNode, needsAPI: true}, // to undo it before another
 	{name: "drained", p99: 300, max: 1000, happen: strikes(watched, gatewayCommand("drain")), undo: gatewayCommand("undrain"), needsAPI: true},
 	{
 		name: "returned", p99: 300, max: 1000, needsAPI: true,
@@ -187,6 +192,7 @@ var faults = []fault{
 			removeNode(t, victim)
 			time.Sleep(2 * time.Second)
 		},
+		concerns: func(*scene, string) []string { return nil }, // it is down, and carries none
 		happen: func(t *testing.T, s *scene, victim string) int {
 			return s.moved(t, "", func() {
 				reviveNode(t, s, victim)
@@ -196,7 +202,8 @@ var faults = []fault{
 	},
 	{
 		name: "each-in-turn", p99: 300, max: 1000, needsAPI: true, happen: inTurn,
-		undo: func(t *testing.T, s *scene, victim string) { reviveNode(t, s, s.after(victim, len(s.gateways)-1)) },
+		concerns: func(s *scene, _ string) []string { return s.gateways },
+		undo:     func(t *testing.T, s *scene, victim string) { reviveNode(t, s, s.after(victim, len(s.gateways)-1)) },
 	},
 }
 
@@ -218,6 +225,27 @@ func (s *scene) moved(t *testing.T, failing string, do func()) (n int) {
 	return n
 }
 
+// concerned returns the ports of the datagrams that a fault may interrupt: those that its gateways carry in either direction, as their connection
+// tracking tells.
+func (s *scene) concerned(t *testing.T, f fault, victim string) map[int]bool {
+	t.Helper()
+	ports := map[int]bool{}
+	gateways := []string{victim}
+	if f.concerns != nil {
+		gateways = f.concerns(s, victim)
+	}
+	for _, gateway := range gateways {
+		for _, m := range datagramPort.FindAllStringSubmatch(on(t, gateway, "grep ' udp .*src="+s.from.ip+" ' /proc/net/nf_conntrack || true"), -1) {
+			port, _ := strconv.Atoi(m[1])
+			ports[port] = true
+		}
+	}
+	return ports
+}
+
+// datagramPort matches the ports of an entry of connection tracking that are not the one of the servers.
+var datagramPort = regexp.MustCompile(` [sd]port=(\d{2,5})\b`)
+
 // suffer runs a fault once, and does not undo it.
 func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.FailoverRun) {
 	t.Helper()
@@ -231,6 +259,7 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	time.Sleep(500 * time.Millisecond)
 	s.clock.lap("start")
 	s.first, s.struck = nil, [2]time.Time{}
+	concerned := s.concerned(t, f, victim)
 	run.Moved = f.happen(t, s, victim)
 	e := all.stop(t)
 	run.Dropped, run.Control = dropped(t, s.inside, s.far)-drops, e.Control.LongestGapMs
@@ -238,9 +267,12 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	for _, u := range e.UDP {
 		require.Empty(t, u.Err)
 		run.Gap, run.Packets = max(run.Gap, u.LongestGapMs), run.Packets+u.Lost
+		if !concerned[u.Port] {
+			run.Others, run.OthersPackets = run.Others+1, run.OthersPackets+u.Lost
+		}
 		if f := (flow{"udp", u.Target, u.Port}); u.Lost > 0 {
-			t.Logf("datagrams from port %d to %s: %d lost, from %d to %d ms, gap from %d ms (first through the failed gateway: %v, now: %v); the fault began from %d to %d ms", u.Port, u.Target,
-				u.Lost, u.LostFromMs, u.LostToMs, u.GapFromMs, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], s.struck[0].Sub(up).Milliseconds(), s.struck[1].Sub(up).Milliseconds())
+			t.Logf("datagrams from port %d to %s: %d lost, from %d to %d ms, gap from %d ms (concerned: %v; first through the failed gateway: %v, now: %v); the fault began from %d to %d ms", u.Port, u.Target,
+				u.Lost, u.LostFromMs, u.LostToMs, u.GapFromMs, concerned[u.Port], s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], s.struck[0].Sub(up).Milliseconds(), s.struck[1].Sub(up).Milliseconds())
 		}
 	}
 	for _, c := range e.TCP {

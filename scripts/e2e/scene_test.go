@@ -17,7 +17,8 @@ import (
 
 // scene is where faults happen: cluster1 and cluster2 with several gateways and a worker each, and flows between the workers.
 type scene struct {
-	gateways  []string // the gateways of cluster1, which fail
+	gateways  []string // the gateways of cluster1
+	theirs    []string // the gateways of cluster2
 	remote    []string // the addresses of the gateways of cluster2
 	from, to  pod
 	inside    container // of from

@@ -93,7 +93,7 @@ func names(fs []fault) string {
 // one only if the nodes do not use all gateways any more: where cables end with their agent, the next fault would strike an unused gateway.
 func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	require.False(t, s.suffering, "a fault before was not undone")
-	evidence(t, s.gateways, clusters[:2])
+	evidence(t, slices.Concat(s.gateways, s.theirs), clusters[:2])
 	file := filepath.Join(root, failoverJSON)
 	var rows []*row
 	for _, f := range fs {
@@ -107,7 +107,11 @@ func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	}
 	repeat(rows, max(failoverRuns, 1), func(r *row, round int, last bool) {
 		s.suffering = true
-		r.Add(s.run(t, r.fault, s.gateways[round%len(s.gateways)], api, last))
+		victims := s.gateways
+		if r.far {
+			victims = s.theirs
+		}
+		r.Add(s.run(t, r.fault, victims[round%len(victims)], api, last))
 		if failoverJSON != "" {
 			require.NoError(t, r.Keep(file))
 		}
@@ -118,6 +122,7 @@ func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 		assert.Zero(t, r.Silent, "%s: connections to a Service continue or end", r.name)
 		if failoverRuns > 0 {
 			assert.Zero(t, r.Moved, "%s: flows through other gateways stay there", r.name)
+			assert.LessOrEqual(t, r.OthersPackets, r.Dropped, "%s: flows through other gateways lose nothing but what the machine drops", r.name)
 			assert.LessOrEqual(t, r.P99, r.p99, "%s: p99", r.name)
 			assert.LessOrEqual(t, r.Max, r.max, "%s: max", r.name)
 		}
@@ -184,10 +189,11 @@ func newScene(t *testing.T, n int) *scene {
 		return nodes(cluster)[i]
 	}
 	s := &scene{gateways: gateways(t, "cluster1"), from: podOn(t, "cluster1", "web", idle("cluster1")), to: podOn(t, "cluster2", "web", idle("cluster2"))}
-	for _, g := range gateways(t, "cluster2") {
+	s.theirs = gateways(t, "cluster2")
+	for _, g := range s.theirs {
 		s.remote = append(s.remote, nodeIP(t, g))
 	}
-	favor(t, favored, slices.Concat([]string{s.from.node, s.to.node}, s.gateways, gateways(t, "cluster2"))...)
+	favor(t, favored, slices.Concat([]string{s.from.node, s.to.node}, s.gateways, s.theirs)...)
 	// A Service for this pod only: the others would answer as well.
 	kubectl(t, s.to.cluster, "label", "pod", "--all", "far-")
 	kubectl(t, s.to.cluster, "label", "pod", s.to.name, "far=yes")

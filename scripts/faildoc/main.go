@@ -46,22 +46,25 @@ func write(folder string) error {
 
 func table(rows []measure.Failover) string {
 	var b strings.Builder
-	b.WriteString("| fault | cable | gateways | API servers | runs | gap p50, ms | p99 | max | control p50, ms | max | connections that survive | flows moved needlessly | packets lost in a run | dropped by the machine | commit |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
+	b.WriteString("| fault | cable | gateways | API servers | runs | gap p50, ms | p99 | max | control p50, ms | max | connections that survive | flows moved needlessly | packets lost in a run | of other flows, in all runs | dropped by the machine | commit |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	for _, r := range rows {
 		api := "up"
 		if r.NoAPI {
 			api = "down"
 		}
-		var lost, dropped, usual, worst string // older rows do not tell
+		var lost, others, dropped, usual, worst string // older rows do not tell
 		if r.Connections > 0 {
 			lost = fmt.Sprintf("%.0f", float64(r.Packets)/float64(r.Runs))
+		}
+		if r.Others > 0 {
+			others = fmt.Sprintf("%d (%d flows)", r.OthersPackets, r.Others)
 		}
 		if p50, longest, ok := r.Control(); ok {
 			dropped = fmt.Sprintf("%.0f", float64(r.Dropped)/float64(r.Runs))
 			usual, worst = fmt.Sprint(p50), fmt.Sprint(longest)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %d | %s | %d | %g | %g | %g | %s | %s | %g %% | %d | %s | %s | %s |\n",
-			r.Fault, r.Cable, r.Gateways, api, r.Runs, r.P50, r.P99, r.Max, usual, worst, math.Round(1e4*r.Survived)/100, r.Moved, lost, dropped, r.Commit)
+		fmt.Fprintf(&b, "| `%s` | %s | %d | %s | %d | %g | %g | %g | %s | %s | %g %% | %d | %s | %s | %s | %s |\n",
+			r.Fault, r.Cable, r.Gateways, api, r.Runs, r.P50, r.P99, r.Max, usual, worst, math.Round(1e4*r.Survived)/100, r.Moved, lost, others, dropped, r.Commit)
 	}
 	return b.String()
 }
