@@ -29,7 +29,7 @@ const (
 type flowsUnderWay struct {
 	end  io.Closer
 	out  bytes.Buffer
-	errs firstWrite
+	errs untilSaid
 	done chan error
 }
 
@@ -105,7 +105,7 @@ func startFlows(t *testing.T, from container, size int, targets ...string) *flow
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
-	f := &flowsUnderWay{done: make(chan error, 1), errs: firstWrite{begun: make(chan struct{})}}
+	f := &flowsUnderWay{done: make(chan error, 1), errs: awaiting("all flows are up")}
 	args := append([]string{"flows", "--control", "127.0.0.1:7"}, targets...)
 	for option, value := range map[string]int{"--udp": udpFlows, "--rate": udpRate, "--size": max(size, 64), "--tcp": tcpFlows} {
 		args = append(args, option, fmt.Sprint(value))
@@ -119,7 +119,7 @@ func startFlows(t *testing.T, from container, size int, targets ...string) *flow
 	require.NoError(t, cmd.Start())
 	go func() { f.done <- cmd.Wait() }()
 	select {
-	case <-f.errs.begun:
+	case <-f.errs.heard:
 	case err := <-f.done:
 		t.Fatalf("flows from %s: %v: %s%s", from.node, err, &f.out, f.errs.text)
 	case <-time.After(slack * 30 * time.Second):

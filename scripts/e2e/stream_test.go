@@ -20,21 +20,25 @@ type stream struct {
 	from, to pod
 	end      io.Closer
 	out      bytes.Buffer
-	errs     firstWrite
+	errs     untilSaid
 	done     chan error
 }
 
-// firstWrite keeps what is written, and closes begun with the first write.
-type firstWrite struct {
+// untilSaid keeps what is written, and closes heard once a line has been written. Programs that start the one that says it may write before.
+type untilSaid struct {
+	line  string
 	text  []byte
-	begun chan struct{}
+	heard chan struct{}
 }
 
-func (w *firstWrite) Write(b []byte) (int, error) {
-	if len(w.text) == 0 {
-		close(w.begun)
-	}
+func awaiting(line string) untilSaid { return untilSaid{line: line, heard: make(chan struct{})} }
+
+func (w *untilSaid) Write(b []byte) (int, error) {
 	w.text = append(w.text, b...)
+	if w.line != "" && bytes.Contains(w.text, []byte(w.line+"\n")) {
+		w.line = ""
+		close(w.heard)
+	}
 	return len(b), nil
 }
 
@@ -58,7 +62,7 @@ func begin(t *testing.T, from, to pod) *stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
-	s := &stream{from: from, to: to, done: make(chan error, 1), errs: firstWrite{begun: make(chan struct{})}}
+	s := &stream{from: from, to: to, done: make(chan error, 1), errs: awaiting("datagrams come back")}
 	cmd := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--", "/labapp", "stream", to.ip+":7", "--rate", "100", "--seconds", "0")
 	cmd.Stdout, cmd.Stderr = &s.out, &s.errs
 	var err error
@@ -73,7 +77,7 @@ func begin(t *testing.T, from, to pod) *stream {
 func (s *stream) comesBack(t *testing.T) {
 	t.Helper()
 	select {
-	case <-s.errs.begun:
+	case <-s.errs.heard:
 	case <-time.After(slack * 30 * time.Second):
 		t.Fatalf("no packet comes back from %s to %s", s.to.name, s.from.name)
 	}
