@@ -34,7 +34,7 @@ func flowsThrough(t *testing.T, gw *nstest.NS, remote string) (n int) {
 }
 
 // answerAll answers TCP and UDP with what it gets.
-func answerAll(t *testing.T, ns *nstest.NS, address string) {
+func answerAll(t testing.TB, ns *nstest.NS, address string) {
 	t.Helper()
 	ns.Do(func() {
 		l, err := net.Listen("tcp4", address)

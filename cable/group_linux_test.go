@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"net"
 	"net/netip"
 	"testing"
@@ -19,7 +18,8 @@ import (
 	"subctl/internal/nstest"
 )
 
-// shareLab is a worker with some gateways, whose kernel is asked for the gateway of flows.
+// shareLab is a worker with some gateways, whose kernel is asked by which of them its group sends a flow. Packets without a connection
+// follow the group. Connections do not: see Intra.returns.
 type shareLab struct {
 	t    testing.TB
 	ns   *nstest.NS
@@ -164,42 +164,6 @@ func TestDrainWithoutAlternative(t *testing.T) {
 	l.plan.Gateways[0].Drain = Drained
 	l.sync()
 	require.InDelta(t, 1, firsts(l.flows(0, 200)), 0)
-}
-
-// BenchmarkFlowsMoved measures which flows of a worker move when one of several gateways leaves, and how many new ones the gateway
-// gets when it is back.
-func BenchmarkFlowsMoved(b *testing.B) {
-	const live = 300
-	for gateways := 2; gateways <= 4; gateways++ {
-		var moved, back, difference measure.Values
-		for range measure.Times(5) {
-			l := newShareLab(b, true, gateways)
-			change := func(down bool) {
-				l.plan.Gateways[0].Down = down
-				l.sync()
-			}
-			differ := func(was, is map[int]int) (n float64) {
-				for i, g := range was {
-					if is[i] != g && g != 0 {
-						n++
-					}
-				}
-				return 100 * n / live
-			}
-			before := l.flows(0, live)
-			change(true)
-			during := l.flows(0, live)
-			require.Zero(b, firsts(during))
-			change(false)
-			moved, back = append(moved, differ(before, during)), append(back, differ(during, l.flows(0, live)))
-			share, fair := firsts(l.flows(10000, 20000)), 1/float64(gateways)
-			difference = append(difference, 100*math.Abs(share-fair)/fair)
-		}
-		name := fmt.Sprintf("1 of %d gateways leaves: ", gateways)
-		measure.Record(b, measure.AtMost(name+"flows of the others that move", moved, 1, "%"),
-			measure.AtMost(fmt.Sprintf("1 of %d gateways returns: flows that move", gateways), back, 0, "%"),
-			measure.AtMost(fmt.Sprintf("1 of %d gateways returns: difference of its share of new flows from its weight", gateways), difference, 10, "%"))
-	}
 }
 
 // timed is a Target that counts the steps that change it, and how long they take.
