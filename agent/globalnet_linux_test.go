@@ -431,10 +431,7 @@ func TestGlobalnetLostCables(t *testing.T) {
 			east.health["gw"][west.cableOf(i)+" over vxlan-tunnel"] = down
 			west.health[name] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 		}
-		report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw2"}}
-		report.Status.HAStatus = submarinerv1.HAStatusActive
-		report.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: west.endpoint().Spec}}
-		east.reports = []client.Object{report}
+		east.reports = []client.Object{east.working("gw2", west)}
 		sync()
 		require.Zero(t, sync())
 	}

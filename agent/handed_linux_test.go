@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
@@ -28,10 +27,7 @@ func TestHandedOver(t *testing.T) {
 		},
 		"the other gateway loses its cables": func(east, west *side) {
 			east.nodes["gw"].Run("nft 'table ip cut { chain forward { type filter hook forward priority -400; oifname vxlan-tunnel drop; }; }'")
-			report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw2"}}
-			report.Status.HAStatus = submarinerv1.HAStatusActive
-			report.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: west.endpoint().Spec}}
-			east.reports = []client.Object{report}
+			east.reports = []client.Object{east.working("gw2", west)}
 			east.health["worker"] = map[string]mesh.Health{"gateway/gw2": down}
 			east.health["gw"] = map[string]mesh.Health{}
 			for i, gw := range west.names[:west.gateways] {

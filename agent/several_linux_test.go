@@ -20,6 +20,14 @@ func twoGateways(t testing.TB, fabric *nstest.NS, n int, id string) *side {
 	return newSideOf(t, fabric, n, id, 2, "gw", "gw2", "worker")
 }
 
+// working returns the report of a gateway that it has a working cable to the first gateway of another cluster.
+func (s *side) working(gw string, to *side) *submarinerv1.Gateway {
+	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: gw}}
+	g.Status.HAStatus = submarinerv1.HAStatusActive
+	g.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: to.endpoint().Spec}}
+	return g
+}
+
 // sent returns the number of packets that a gateway has sent through its cables.
 func sent(gw *nstest.NS) string {
 	lines := strings.Split(strings.TrimSpace(gw.Run("ip -s link show vxlan-tunnel")), "\n")
@@ -54,10 +62,7 @@ func TestSeveralGateways(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lose()
-			report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw2"}}
-			report.Status.HAStatus = submarinerv1.HAStatusActive
-			report.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: west.endpoint().Spec}}
-			east.reports = append(east.reports, report)
+			east.reports = append(east.reports, east.working("gw2", west))
 			east.sync(t, west)
 			groups := east.nodes["gw"].Run("ip nexthop show | grep 'group' | grep -v bucket; ip route show table 100")
 			before := sent(east.nodes["gw"])
