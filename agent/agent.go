@@ -232,14 +232,14 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	snap.Now = time.Now()
 	snap.Translator = &a.translator
 	snap.Book = a.books.of(mesh.List[*v1alpha1.CablePolicies](snap), snap.Makers())
-	if snap.Memory, err = a.recall(ctx, snap); err != nil {
-		return snap, err
-	}
 	facts, err := a.Kernel.Facts()
 	if err != nil {
 		return snap, fmt.Errorf("reading the node's network: %w", err)
 	}
 	snap.SetFacts(facts)
+	if snap.Memory, err = a.recall(ctx, snap); err != nil {
+		return snap, err
+	}
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Observer); ok {
 			if err := p.Observe(&snap); err != nil {

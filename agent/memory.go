@@ -31,7 +31,7 @@ func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error
 	for i := range list.Items {
 		reports = append(reports, &list.Items[i])
 	}
-	m := a.Role.Recall(a.Node, a.bare(ctx), reports, s.Now)
+	m := a.Role.Recall(a.Node, s.HoldsNoneOf(reports) || a.bare(ctx), reports, s.Now)
 	a.memory = &m
 	return m, nil
 }

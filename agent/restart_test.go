@@ -142,6 +142,57 @@ func TestLabelReturns(t *testing.T) {
 	}
 }
 
+// An agent that ends after its node has booted, and before it has reported, leaves the report of before the boot. The next agent sends nothing through
+// the cables in it until they answer, although the node holds cables. Nor does it if a mistake kept the report as it was. An agent of an older version
+// reports no boot.
+func TestRestartBeforeTheFirstReport(t *testing.T) {
+	for name, test := range map[string]struct {
+		reported, now string
+		mistake, idle bool
+	}{
+		"the same boot":              {"one", "one", false, false},
+		"another boot":               {"one", "two", false, true},
+		"after a mistake":            {"one", "two", true, true},
+		"an older version":           {"", "two", false, false},
+		"an older version's mistake": {"", "two", true, false},
+		"not known now":              {"one", "", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := gateway(t)
+			booted := func(id string) {
+				facts := w.Kernel.Facts
+				w.Kernel.Facts = func() (dataplane.Facts, error) {
+					f, err := facts()
+					f.BootID = id
+					return f, err
+				}
+			}
+			booted(test.reported)
+			w.run(t)
+			require.False(t, w.connection(t).Idle)
+			if test.mistake {
+				sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
+				right := sub.Spec.ServiceCIDR
+				for _, cidr := range []string{"", right} {
+					sub.Spec.ServiceCIDR = cidr
+					require.NoError(t, w.Client.Update(t.Context(), sub))
+					if cidr == "" {
+						w = w.restarted(t)
+						booted(test.now)
+						w.run(t)
+					}
+				}
+			}
+			w = w.restarted(t)
+			booted(test.now)
+			w.silent = true
+			w.run(t)
+			require.Equal(t, test.idle, w.connection(t).Idle)
+			require.Equal(t, test.now, get(t, w, &submarinerv1.Gateway{}, "gw").Status.BootID)
+		})
+	}
+}
+
 // A mistake in which drivers a cluster offers changes nothing of its cables, also for
 // an agent that starts with it, and is said.
 func TestBadDriversInTheSubmariner(t *testing.T) {

@@ -34,6 +34,8 @@ type Facts struct {
 	// removed, no gateway agent has set up routes to other clusters. Routes that drop packets count, too: a gateway has nothing else if all cables
 	// are refused.
 	NoCableRule bool
+	// BootID identifies the time since the node has booted: the kernel has another one after each boot. It is empty if it cannot be read.
+	BootID string
 	// HashPolicy is net.ipv4.fib_multipath_hash_policy; nil if it cannot be read.
 	HashPolicy *int
 }

@@ -169,7 +169,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 	g := &submarinerv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
 		Status: submarinerv1.GatewayStatus{
-			Version: version.Version, HAStatus: submarinerv1.HAStatusPassive, Connections: []submarinerv1.Connection{},
+			Version: version.Version, BootID: s.BootID, HAStatus: submarinerv1.HAStatusPassive, Connections: []submarinerv1.Connection{},
 		},
 	}
 	if s.Standing.Active && !s.Standing.Standby() {
@@ -199,6 +199,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)
 		if old != nil {
 			g.Status.Weight, g.Status.Drain, g.Status.DrainingSince = old.Status.Weight, old.Status.Drain, old.Status.DrainingSince
+			g.Status.BootID = old.Status.BootID // of the connections
 		}
 	}
 	return g

@@ -29,6 +29,17 @@ func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
 	return m
 }
 
+// HoldsNoneOf reports whether the node's kernel holds nothing of what the node's gateway has last reported: the node has booted since, or there is no
+// report. A report of an older version does not tell.
+func (s Snapshot) HoldsNoneOf(reports []*submarinerv1.Gateway) bool {
+	i := slices.IndexFunc(reports, func(g *submarinerv1.Gateway) bool { return g.Name == s.Node })
+	if i < 0 {
+		return true
+	}
+	was := reports[i].Status.BootID
+	return was != "" && s.BootID != "" && was != s.BootID
+}
+
 // recallGateway takes over the cables of this node's gateway only: a gateway's cables are
 // its own. A node that holds none has to find out whether the other ends still do.
 func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory {

@@ -36,7 +36,7 @@ type Role struct {
 	Report func(Snapshot, Plan, Outcome) Report
 	// Recall returns the memory of an agent that has just started on a node, from the reports
 	// of its cluster's gateways; nil if plans do not depend on these. bare specifies that the node holds nothing of
-	// the Owner: it has booted, or was no gateway node meanwhile.
+	// what its gateway has reported: it has booted, or was no gateway node meanwhile.
 	Recall func(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory
 }
 

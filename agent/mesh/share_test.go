@@ -160,6 +160,19 @@ func TestDrainOfABareNode(t *testing.T) {
 	}
 }
 
+// An agent whose predecessor has ended before it has reported anything finds a node that holds a gateway, and no report.
+func TestHoldsNoneOfItsReport(t *testing.T) {
+	s := Snapshot{Node: "gw", BootID: "two"}
+	report := func(node, boot string) *submarinerv1.Gateway {
+		return &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: submarinerv1.GatewayStatus{BootID: boot}}
+	}
+	other := report("gw2", "two")
+	require.True(t, s.HoldsNoneOf([]*submarinerv1.Gateway{other}))
+	require.True(t, s.HoldsNoneOf([]*submarinerv1.Gateway{report("gw", "one"), other}))
+	require.False(t, s.HoldsNoneOf([]*submarinerv1.Gateway{report("gw", "two"), other}))
+	require.False(t, s.HoldsNoneOf([]*submarinerv1.Gateway{report("gw", ""), other}))
+}
+
 func planOf(t *testing.T, s Snapshot) string {
 	t.Helper()
 	p, err := Gateway().Plan(s)

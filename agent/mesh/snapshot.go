@@ -36,6 +36,8 @@ type Snapshot struct {
 	PodIPMissing bool
 	// NoCableRule is dataplane.Facts.NoCableRule; false if it is not known.
 	NoCableRule bool
+	// BootID is dataplane.Facts.BootID; empty if it is not known.
+	BootID string
 	// Standing is the result of the election among this cluster's gateways.
 	Standing Standing
 	// Keys is the key material of a gateway's cables; nil where a plan is only shown.
@@ -132,7 +134,7 @@ type Memory struct {
 	// Label is Plan.Label of the last plan.
 	Label Label
 	// Bare reports whether the gateway has carried nothing since its node has booted, as it has been to be drained all the time: it is Plan.Bare of
-	// the last plan. When an agent starts, it reports whether the node holds nothing of a gateway.
+	// the last plan. When an agent starts, it reports whether the node holds nothing of what the gateway has reported.
 	Bare bool
 	// Paths are the paths to remote gateways that the agent's predecessor reported, by cable name.
 	Paths map[string]natdiscovery.Path

@@ -6,7 +6,10 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -19,7 +22,7 @@ import (
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
 	f.WireGuard, f.IPsec, f.NoNexthops, f.Resilient = wireGuardEngine(), ipsecEngine(), noNexthops(), resilientGroups()
-	f.HashPolicy, f.NoIPv6Tables = hashPolicy(), hasIPv6() && !tablesOfIPv6()
+	f.HashPolicy, f.NoIPv6Tables, f.BootID = hashPolicy(), hasIPv6() && !tablesOfIPv6(), bootID()
 	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return f, fmt.Errorf("opening netlink socket: %w", err)
@@ -73,6 +76,15 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	}
 	return f, nil
 }
+
+// bootID returns Facts.BootID.
+var bootID = sync.OnceValue(func() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+})
 
 // noCableRule returns Facts.NoCableRule.
 func noCableRule(h *vnl.Handle) (bool, error) {

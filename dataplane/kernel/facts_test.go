@@ -25,6 +25,8 @@ func readFacts(t *testing.T, ns *nstest.NS) (f dataplane.Facts) {
 	f.WireGuard, f.IPsec = dataplane.Engine{}, dataplane.Engine{} // tested where they are used
 	f.Resolvers, f.Resilient = nil, false                         // of the machine
 	f.HashPolicy = nil                                            // see TestHashPolicy
+	require.Regexp(t, `^[0-9a-f-]{36}$`, f.BootID)
+	f.BootID = ""
 	return f
 }
 

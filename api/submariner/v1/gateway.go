@@ -81,6 +81,10 @@ type GatewayStatus struct {
 	// StatusFailure is the error that prevents the gateway from working; empty if there is none.
 	StatusFailure string       `json:"statusFailure"`
 	Connections   []Connection `json:"connections"`
+	// BootID identifies the boot of the node since which the kernel holds what Connections tells; empty if unknown. After another boot, it
+	// holds nothing of that (our addition).
+	// +optional
+	BootID string `json:"bootID,omitempty"`
 	// Weight is the gateway's share of new flows, compared to the other gateways of its cluster.
 	// +optional
 	Weight int `json:"weight,omitempty"`
