@@ -58,6 +58,7 @@ func planGateway(s Snapshot) (Plan, error) {
 	}
 	p.Probes = p.probes()
 	maps.DeleteFunc(down, func(name string, _ Health) bool { return !p.Probes.Targets[name].Fast })
+	p.leaveToPings(down)
 	p.Probes.Known = down
 	return p, nil
 }
@@ -103,6 +104,18 @@ func (p Plan) probes() Probes {
 		}
 	}
 	return out
+}
+
+// leaveToPings has pings decide whether a cable is up again, whatever has found that it is down, if the other gateway's version may be older
+// than echoes: it announces no siblings, as newer ones do.
+func (p Plan) leaveToPings(down Healths) {
+	for _, c := range p.Held {
+		name := probeName(c.Name, c.Device())
+		if h, known := down[name]; known && !c.TellsSiblings {
+			h.By = ByPing
+			down[name] = h
+		}
+	}
 }
 
 // fastTarget returns the other end of a cable to a cluster to which there are several ways, given the MTU of the cable.

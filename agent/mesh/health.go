@@ -117,7 +117,7 @@ type Echo struct {
 type Health struct {
 	Status  submarinerv1.ConnectionStatus
 	Message string
-	// Of a target that is Fast, when it was found down, and by what: "ping", "echo" or "large echo".
+	// Of a target that is Fast, when it was found down, and by what: ByPing, ByEcho or ByLargeEcho.
 	Since time.Time
 	By    string
 	// Back is when a target that is Fast last answered again after it was down; the zero time if it was not.
@@ -126,6 +126,13 @@ type Health struct {
 	Flaps bool
 	RTT   RTT
 }
+
+// What finds that a target that is Fast is down.
+const (
+	ByPing      = "ping"
+	ByEcho      = "echo"
+	ByLargeEcho = "large echo"
+)
 
 // Steady is the time for which a target that is Fast has answered again before its next failure counts as a single one. It is short
 // compared with the time between two failures of a node, and longer than the 2 s for which connections wait for a gateway.

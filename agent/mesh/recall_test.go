@@ -54,10 +54,22 @@ func TestBootsBeforeItIsDecided(t *testing.T) {
 }
 
 // A gateway agent that starts while another gateway is down does not use that gateway before its probes find that it is up, as the kernel does
-// not. It reports what its predecessor has found, and its prober goes on with that.
+// not. It reports what its predecessor has found, and its prober goes on with that. Echoes find nothing if the other gateway has gone back to a version
+// that may be older than echoes: then pings decide.
 func TestRecallOfACableThatIsDown(t *testing.T) {
+	for by, siblings := range map[string]map[string]string{"echo": {submarinerv1.BackendSiblings: "true"}, "ping": nil} {
+		t.Run(by, func(t *testing.T) { testRecallOfACableThatIsDown(t, siblings, by) })
+	}
+}
+
+func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by string) {
 	const over = westCable + " over vxlan-tunnel"
 	s := standbys(t, "gw")
+	for _, e := range List[*submarinerv1.Endpoint](s) {
+		if e.Spec.CableName == westCable {
+			e.Spec.BackendConfig = announced
+		}
+	}
 	before, err := Gateway().Plan(s)
 	require.NoError(t, err)
 	s.Memory.Using = before.Using
@@ -86,10 +98,10 @@ func TestRecallOfACableThatIsDown(t *testing.T) {
 		c := gw.Status.Connections[0]
 		require.Equal(t, westCable, c.Endpoint.CableName)
 		if step.down {
-			require.Equal(t, []any{submarinerv1.ConnectionError, "lost", "echo", found}, []any{c.Status, c.StatusMessage, c.DetectedBy, c.DetectedAt.UTC()}, step.name)
+			require.Equal(t, []any{submarinerv1.ConnectionError, "lost", by, found}, []any{c.Status, c.StatusMessage, c.DetectedBy, c.DetectedAt.UTC()}, step.name)
 		}
 		require.Equal(t, step.down, c.DetectedBy != "", step.name)
-		require.Equal(t, step.down, p.Probes.Known[over].By == "echo", step.name)
+		require.Equal(t, step.down, p.Probes.Known[over].By == by, step.name)
 		s.Memory.Using, s.Memory.Down = p.Using, p.Probes.Known
 	}
 }

@@ -56,6 +56,7 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 		if err != nil {
 			e.again = a.sent.Add(time.Minute)
 			p.log.Warn("no echoes are sent, only pings: a gateway that answers and forwards no packets stays in use", "err", err)
+			p.leaveToPings()
 			return err
 		}
 		e.socket = socket
@@ -63,6 +64,18 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 		go p.receive(ctx, "echo", socket, p.takeEcho)
 	}
 	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, netip.AddrPortFrom(t.From, a.source))
+}
+
+// leaveToPings has pings decide whether targets are down from which no echo has come back to this agent, also those that an echo of its predecessor
+// had found to be down.
+func (p *prober) leaveToPings() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range p.pings {
+		if g.fast.streams[echoing].answered.IsZero() {
+			g.fast.streams[echoing].proven, g.fast.streams[filling].proven = false, false
+		}
+	}
 }
 
 // Echoes are sent from these ports. Servers have lower ones, about which a firewall may have rules.

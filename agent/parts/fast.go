@@ -34,7 +34,7 @@ const (
 )
 
 // String returns the name that mesh.Health.By has for the kind.
-func (k kind) String() string { return [kinds]string{"ping", "echo", "large echo"}[k] }
+func (k kind) String() string { return [kinds]string{mesh.ByPing, mesh.ByEcho, mesh.ByLargeEcho}[k] }
 
 // stream is the probes of one kind to a target that is Fast.
 type stream struct {

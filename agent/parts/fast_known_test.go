@@ -1,6 +1,8 @@
 package parts
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,31 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 )
+
+// An agent that cannot open a socket for echoes leaves to pings what an echo of its predecessor had found, and not what it has found itself.
+func TestKnownWithoutEchoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFastWorld(time.Millisecond)
+		down := mesh.Health{Status: submarinerv1.ConnectionError, Message: "lost", By: mesh.ByLargeEcho, Since: time.Now()}
+		target := mesh.Target{IP: w.ip, From: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}
+		w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": target}, Known: mesh.Healths{"west": down}}, nil)
+		w.lose = func(_ mesh.Target, a asked) bool { return a.kind != pinging }
+		w.listen = func(context.Context, int, int) (Echoes, error) { return nil, errors.New("not permitted") }
+		w.run(after(10 * time.Second))
+		require.Equal(t, submarinerv1.ConnectionError, w.status())
+		var socket echoSocket
+		require.Error(t, socket.send(t.Context(), w.prober, target, newAsked(1, time.Now())))
+		w.run(after(5 * time.Second))
+		require.Equal(t, submarinerv1.Connected, w.status())
+
+		w.lose = func(mesh.Target, asked) bool { return false }
+		w.run(after(5 * time.Second))
+		w.lose = func(_ mesh.Target, a asked) bool { return a.kind != pinging }
+		require.Error(t, socket.send(t.Context(), w.prober, target, newAsked(1, time.Now().Add(time.Hour))))
+		w.run(after(5 * time.Second))
+		require.Equal(t, submarinerv1.ConnectionError, w.status())
+	})
+}
 
 // A target that the agent's predecessor had found to be down stays down until it has answered five probes in a row, of the kind that had found it.
 func TestFastAndKnown(t *testing.T) {
