@@ -32,7 +32,7 @@ var may = map[string]string{
 	"agent/discovery":         "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
 	"cluster":                 "api api/crds broker broker/exchange broker/trust cable/keys dataplane internal/kube internal/version",
 	"cluster/clustertest":     "api cluster internal/kube",
-	"cluster/join":            "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster cluster/networks dataplane globalnet internal/kube internal/progress internal/version internal/wake internal/words policy policy/catalog",
+	"cluster/join":            "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster cluster/networks dataplane globalnet internal/kube internal/look internal/progress internal/version internal/wake internal/words policy policy/catalog",
 	"cluster/networks":        "api cable internal/kube",
 	"cluster/rotate":          "api cable/keys cluster internal/kube internal/progress internal/wake",
 	"cluster/uninstall":       "api api/crds broker broker/exchange cluster internal/kube internal/progress internal/wake internal/words",

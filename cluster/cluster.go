@@ -79,6 +79,16 @@ type Side struct {
 	client.Client
 	URL     string // for messages
 	Version string // such as "v1.36.3"
+	// Clock is the clock of the API server; nil for the clock of this machine.
+	Clock func() time.Time
+}
+
+// Now returns the time of the API server.
+func (s Side) Now() time.Time {
+	if s.Clock == nil {
+		return time.Now()
+	}
+	return s.Clock()
 }
 
 // Poll is the interval at which commands check whether the event that they wait for has

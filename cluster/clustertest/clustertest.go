@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -85,7 +86,9 @@ func Node(name, ip string, labels ...string) corev1.Node {
 
 // Gateway returns the report of the gateway agent on node n1.
 func Gateway(status submarinerv1.HAStatus, failure string, connections ...submarinerv1.Connection) *submarinerv1.Gateway {
-	return &submarinerv1.Gateway{ObjectMeta: In("n1"), Status: submarinerv1.GatewayStatus{
+	g := &submarinerv1.Gateway{ObjectMeta: In("n1"), Status: submarinerv1.GatewayStatus{
 		HAStatus: status, StatusFailure: failure, Connections: connections,
 	}}
+	g.SetReportedAt(time.Now())
+	return g
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"subctl/broker/exchange"
 	"subctl/cable"
 	"subctl/cluster"
+	"subctl/internal/look"
 	"subctl/internal/wake"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
@@ -98,10 +100,13 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	if err := j.Member.List(ctx, gateways, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing gateways: %w", err)
 	}
+	current, stale := reporting(gateways.Items, j.Member.Now())
 	if j.Plan.Submariner.Spec.MultiActiveGatewayEnabled {
-		out = append(out, passive(gateways.Items)...)
+		out = append(out, passive(current)...)
 	}
-	out = append(out, unconnected(gateways.Items, j.Plan.Present, j.Plan.Cables)...)
+	if missing := unconnected(current, j.Plan.Present, j.Plan.Cables); len(missing) > 0 {
+		out = append(append(out, missing...), stale...)
+	}
 	if len(out) > 0 {
 		return out, nil
 	}
@@ -154,6 +159,18 @@ func (j *Operation) unpublished(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	return []string{fmt.Sprintf("the gateway has not published the new key of this cluster on the broker yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
+}
+
+// reporting returns the gateways whose reports are recent, and a line for each of the others: what it has reported is from before it failed.
+func reporting(gateways []submarinerv1.Gateway, now time.Time) (current []submarinerv1.Gateway, stale []string) {
+	for _, g := range gateways {
+		if why := look.Stale(g, now); why != "" {
+			stale = append(stale, fmt.Sprintf("gateway %s: %s", g.Name, why))
+		} else {
+			current = append(current, g)
+		}
+	}
+	return current, stale
 }
 
 // passive returns a line for each gateway that is not active.

@@ -47,6 +47,19 @@ func connection(id string, status submarinerv1.ConnectionStatus, message string)
 	return submarinerv1.Connection{Status: status, StatusMessage: message, Endpoint: submarinerv1.EndpointSpec{ClusterID: id}}
 }
 
+// another returns the gateway of another node.
+func another(status submarinerv1.HAStatus, connections ...submarinerv1.Connection) *submarinerv1.Gateway {
+	g := clustertest.Gateway(status, "", connections...)
+	g.Name = "n2"
+	return g
+}
+
+// dead returns a gateway that has not reported for long.
+func dead(g *submarinerv1.Gateway) *submarinerv1.Gateway {
+	g.SetReportedAt(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	return g
+}
+
 func TestWait(t *testing.T) {
 	agents := []client.Object{daemonSet(cluster.RouteAgentName, 2, 2), daemonSet(cluster.GatewayName, 1, 1)}
 	crashed := waiting("CrashLoopBackOff", "back-off 10s")
@@ -69,8 +82,10 @@ func TestWait(t *testing.T) {
 		changes []catalog.CableChange
 		made    []string // nodes that the join has made gateways
 		unseen  bool
-		before  string // the network that the cluster announced before
-		want    string // empty: all is well
+		several bool             // whether every gateway is to be active
+		clock   func() time.Time // of the API server; nil: of this machine
+		before  string           // the network that the cluster announced before
+		want    string           // empty: all is well
 	}{
 		{name: "alone", objs: append(agents, clustertest.Gateway("active", ""))},
 		{
@@ -112,6 +127,23 @@ func TestWait(t *testing.T) {
 			want: "waiting for connections to east: out of time:\n  no gateway is active yet",
 		},
 		{
+			name: "the gateway is dead", present: []string{"east"}, objs: append(agents, dead(clustertest.Gateway("active", "", connection("east", "connected", "")))),
+			want: "waiting for connections to east: out of time:\n  no gateway is active yet\n  gateway n1: not updated since 2026-03-01T12:00:00Z",
+		},
+		{
+			name: "the clock of this machine is wrong", objs: append(agents, dead(clustertest.Gateway("active", ""))),
+			clock: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 15, 0, time.UTC) },
+		},
+		{
+			name: "one of two gateways is dead", present: []string{"east"}, objs: append(agents, dead(another("passive", connection("east", "connected", ""))),
+				clustertest.Gateway("active", "", connection("east", "error", "no reply to pings"))), several: true,
+			want: "waiting for connections to east: out of time:\n  cluster \"east\": error: no reply to pings\n  gateway n2: not updated since 2026-03-01T12:00:00Z",
+		},
+		{
+			name: "the other one is connected", present: []string{"east"}, objs: append(agents, dead(another("passive")),
+				clustertest.Gateway("active", "", connection("east", "connected", ""))), several: true,
+		},
+		{
 			name: "not connected", present: []string{"east", "north", "south"},
 			objs: append(agents, clustertest.Gateway("active", "the broker does not answer", connection("east", "connected", ""), connection("north", "error", "no reply to pings"))),
 			want: "waiting for connections to east, north, south: out of time:\n" +
@@ -141,9 +173,10 @@ func TestWait(t *testing.T) {
 				})
 			}
 			j := &join.Operation{
-				Member: cluster.Side{Client: clustertest.Client(t, test.objs...)}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
+				Member: cluster.Side{Client: clustertest.Client(t, test.objs...), Clock: test.clock}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
 				Plan: &join.Plan{Present: test.present, Cables: test.changes, Gateways: test.made, Submariner: clustertest.Submariner(), Grant: trust.Grant{Networks: []netip.Prefix{netip.MustParsePrefix(network)}}}, Report: progress.New(&said),
 			}
+			j.Plan.Submariner.Spec.MultiActiveGatewayEnabled = test.several
 			err = j.Wait(ctx)
 			if test.want == "" {
 				require.NoError(t, err)

@@ -21,6 +21,7 @@ import (
 
 	"subctl/cluster"
 	"subctl/internal/kube"
+	"subctl/internal/look"
 	"subctl/internal/progress"
 )
 
@@ -132,6 +133,9 @@ func (k *Kubeconfig) BrokerSide(ctx context.Context, cfg *rest.Config) (cluster.
 }
 
 func (k *Kubeconfig) side(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
+	clock := &look.Clock{Local: k.Now}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(clock.Wrap)
 	c, err := k.Connect(ctx, cfg)
 	if err != nil {
 		return cluster.Side{}, err
@@ -148,7 +152,7 @@ func (k *Kubeconfig) side(ctx context.Context, cfg *rest.Config) (cluster.Side, 
 	if err := json.Unmarshal(b, &v); err != nil {
 		return cluster.Side{}, fmt.Errorf("reading the API server's version: %w", err)
 	}
-	return cluster.Side{Client: c, URL: cfg.Host, Version: v.GitVersion}, nil
+	return cluster.Side{Client: c, URL: cfg.Host, Version: v.GitVersion, Clock: clock.Now}, nil
 }
 
 // noBroker returns a one-line error about a broker that cannot be used, with a remedy.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
@@ -41,6 +42,20 @@ func TestDial(t *testing.T) {
 			require.EqualError(t, NoAnswer(cfg, "west", err), strings.ReplaceAll(test.want, "URL", server.URL))
 		})
 	}
+}
+
+// A side knows the time of its API server, whatever the clock of this machine says.
+func TestClockOfASide(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", at.Format(http.TimeFormat))
+		_, _ = w.Write([]byte(`{"gitVersion":"v1.36.0"}`))
+	}))
+	defer server.Close()
+	k := &Kubeconfig{Connect: dial, Now: time.Now}
+	side, err := k.side(t.Context(), &rest.Config{Host: server.URL})
+	require.NoError(t, err)
+	require.WithinDuration(t, at, side.Now(), time.Minute)
 }
 
 func TestWarnings(t *testing.T) {
