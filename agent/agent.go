@@ -188,7 +188,7 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 	if out.Contained {
 		fault = nil // the cables report it, and it is tried again with the next report
 	}
-	a.remember(plan, out)
+	a.remember(snap, plan, out)
 	a.meters.observe(plan, len(ops), time.Since(start), out)
 	a.logOps(ops)
 	a.finished(out.Contained)

@@ -15,7 +15,7 @@ import (
 )
 
 // recall returns the memory of the last plan. An agent that has just started takes it
-// over from the reports of its cluster's gateways.
+// over from the reports of its cluster's gateways. The agent of a node that is no gateway node makes no plan, and reads nothing.
 func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error) {
 	if a.memory == nil && a.Role.Recall == nil {
 		a.memory = &mesh.Memory{}
@@ -23,6 +23,11 @@ func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error
 	if a.memory != nil {
 		return *a.memory, nil
 	}
+	if s.Sweeps(a.Role.Owner) {
+		return mesh.Memory{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout) // the loop and the probes wait for it
+	defer cancel()
 	var list submarinerv1.GatewayList
 	if err := a.reports.List(ctx, &list, client.InNamespace(submarinerv1.OperatorNamespace)); err != nil {
 		return mesh.Memory{}, fmt.Errorf("reading what the gateways are connected to: %w", err)
@@ -46,15 +51,17 @@ func (a *agent) bare(ctx context.Context) bool {
 	return err == nil && len(held) == 0
 }
 
-// remember hands a plan's claims to the next plan, and what carries the traffic as far as
+// remember hands a plan's claims, made from a snapshot, to the next plan, and what carries the traffic as far as
 // the node holds the plan. A snapshot with a mistake changes nothing.
-func (a *agent) remember(p mesh.Plan, out mesh.Outcome) {
+func (a *agent) remember(s mesh.Snapshot, p mesh.Plan, out mesh.Outcome) {
 	if p.Mesh == nil {
 		return
 	}
-	a.memory.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
-	a.memory.Carried(p, out)
-	a.memory.Label, a.memory.Bare, a.memory.Down = p.Label, p.Bare, p.Probes.Known
+	m := s.Memory
+	m.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
+	m.Carried(p, out)
+	m.Label, m.Bare, m.Down = p.Label, p.Bare, p.Probes.Known
+	a.memory = &m
 }
 
 // books keeps policies compiled until one of them changes: compiling reads the YAML in

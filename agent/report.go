@@ -18,7 +18,7 @@ import (
 	"subctl/internal/kube"
 )
 
-// reportTimeout bounds writing to the API server, which may not answer: the loop has a
+// reportTimeout bounds writing to the API server, and reading reports from it. It may not answer: the loop has a
 // node to look after.
 const reportTimeout = 5 * time.Second
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -109,6 +110,25 @@ func TestRestartDuringAChange(t *testing.T) {
 	require.Nil(t, w.connection(t).Before)
 }
 
+// unanswered is an API server that does not answer.
+type unanswered struct{ client.Reader }
+
+func (unanswered) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return context.DeadlineExceeded
+}
+
+// bounded is an API server that nobody may wait for without limit.
+type bounded struct {
+	t *testing.T
+	client.Reader
+}
+
+func (b bounded) List(ctx context.Context, l client.ObjectList, o ...client.ListOption) error {
+	_, limited := ctx.Deadline()
+	require.True(b.t, limited)
+	return b.Reader.List(ctx, l, o...)
+}
+
 // An agent that goes on while its node is no gateway node begins anew when the node gets the label back: the route agent has removed the cables, and the
 // other clusters may have, too. The memory of an agent that only waits for the election stays.
 func TestLabelReturns(t *testing.T) {
@@ -124,13 +144,14 @@ func TestLabelReturns(t *testing.T) {
 		require.Equal(t, dataplane.VXLANDevice, w.carrier(t))
 		require.False(t, w.connection(t).Idle)
 
-		w.tooEarly = true
+		w.tooEarly, w.reports = true, unanswered{}
 		if !labelled {
 			label(nil)
 		}
-		for range 2 {
+		for range 3 { // reads no reports meanwhile
 			w.run(t)
 		}
+		w.reports = bounded{t, w.Client}
 		_, err := dataplane.Sync(t.Context(), w.kernels[dataplane.GatewayOwner.Name], dataplane.State{})
 		require.NoError(t, err)
 
