@@ -90,6 +90,7 @@ type agent struct {
 	scope      scope
 	global     globalWatches
 	translator mesh.Translator
+	heard      mesh.Heard                   // of the last snapshot
 	memory     *mesh.Memory                 // nil until recall has read it, and again once another agent removes what this one has set up
 	fault      alarm.Alarm                  // what keeps the loop from its work
 	warned     map[string][sha256.Size]byte // digests of the messages of the conditions that are False, as they were logged
@@ -230,6 +231,8 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	global.addTo(&snap, a.Role.GlobalWatches)
 	snap.Mislabelled = mislabelled
 	snap.Now = time.Now()
+	snap.Hear(a.heard)
+	a.heard = snap.Heard
 	snap.Translator = &a.translator
 	snap.Book = a.books.of(mesh.List[*v1alpha1.CablePolicies](snap), snap.Makers())
 	facts, err := a.Kernel.Facts()

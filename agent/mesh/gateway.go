@@ -143,9 +143,9 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 			r.describe(m.Membership.Submariner)
 			r.unlabel(s)
 		}
-		r.prune(m, o.Now)
+		r.prune(m)
 	}
-	if old == nil || gatewayChanged(old.Status, g.Status) || o.Now.Sub(reportedAt(old)) >= heartbeat {
+	if old == nil || gatewayChanged(old.Status, g.Status) || heartbeatDue(old, o.Now) {
 		g.SetReportedAt(o.Now)
 		r.Apply = append(r.Apply, g)
 	}
@@ -247,18 +247,18 @@ func unmeasured(cs []submarinerv1.Connection) []submarinerv1.Connection {
 	return out
 }
 
-// reportedAt returns the time of a gateway's last report; the zero Time if it does not
-// state one.
-func reportedAt(g *submarinerv1.Gateway) time.Time {
-	at, _ := g.ReportedAt() // the zero Time: none
-	return at
+// heartbeatDue reports whether a gateway reports again although nothing has changed. Its clock may have been set back since its last report.
+func heartbeatDue(old *submarinerv1.Gateway, now time.Time) bool {
+	at, ok := old.ReportedAt()
+	age := now.Sub(at)
+	return !ok || age < 0 || age >= heartbeat
 }
 
 // prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays
 // for as long as the sibling is among Standing.Gateways, and its node is a gateway node. If another gateway has taken its
 // role, it is the Endpoint of a standby. So is the one of a node that is no gateway node any more, which stays until the node has other
 // ways: until then, its own pods use its cables, and other clusters accept packets only through the cables of Endpoints.
-func (r *Report) prune(m *Mesh, now time.Time) {
+func (r *Report) prune(m *Mesh) {
 	s, own := m.Snapshot, m.Offer.endpoint().Name
 	leaving := m.Membership.Leaving()
 	for _, e := range m.Membership.Endpoints {
@@ -268,7 +268,7 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 		switch {
 		case outdated, leaving && (mine || s.Standing.Speaker):
 			r.Delete = append(r.Delete, e)
-		case gone && handsOver(s, e, now):
+		case gone && handsOver(s, e):
 			r.handOver(e)
 		case gone:
 			r.Delete = append(r.Delete, e)
@@ -285,17 +285,17 @@ func (r *Report) prune(m *Mesh, now time.Time) {
 		}
 		return
 	}
-	r.forget(m, now)
+	r.forget(m)
 }
 
 // forget deletes the Gateways of gateways that are dead, and whose Endpoints are gone. From its Gateway, the next agent of a node learns which
 // cables the kernel has used all the time. Other clusters have these for as long as the Endpoint is there.
-func (r *Report) forget(m *Mesh, now time.Time) {
+func (r *Report) forget(m *Mesh) {
 	for _, g := range List[*submarinerv1.Gateway](m.Snapshot) {
 		stays := slices.ContainsFunc(m.Membership.Endpoints, func(e *submarinerv1.Endpoint) bool {
 			return e.Spec.Hostname == g.Name && !slices.Contains(r.Delete, Object(e))
 		})
-		if g.Name != m.Snapshot.Node && !stays && now.Sub(reportedAt(g)) >= deadAfter {
+		if g.Name != m.Snapshot.Node && !stays && m.Snapshot.ReportAge(g.Name) >= deadAfter {
 			r.Delete = append(r.Delete, g)
 		}
 	}

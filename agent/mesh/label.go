@@ -92,12 +92,12 @@ func (s Snapshot) Sweeps(o dataplane.Owner) bool {
 }
 
 // handsOver reports whether an Endpoint is the one of a gateway whose node has just lost the label of gateway nodes.
-func handsOver(s Snapshot, e *submarinerv1.Endpoint, now time.Time) bool {
+func handsOver(s Snapshot, e *submarinerv1.Endpoint) bool {
 	n, g := Find[*corev1.Node](s, e.Spec.Hostname), Find[*submarinerv1.Gateway](s, e.Spec.Hostname)
 	if n == nil || IsGatewayNode(n) || g == nil {
 		return false
 	}
-	return now.Sub(reportedAt(g)).Abs() < handOver // a clock that is far ahead delays nothing
+	return s.ReportAge(g.Name) < handOver
 }
 
 // handOver has an Endpoint announce a standby, if it does not: nobody sends packets to a standby while another gateway answers. A gateway that is

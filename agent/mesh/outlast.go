@@ -49,7 +49,7 @@ func (d *director) outlasted(old, c cable.Cable) bool {
 	}
 	for _, n := range d.out.Siblings[c.Cluster] {
 		g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name)
-		if g == nil || d.Snapshot.outdated(g) {
+		if g == nil || d.Snapshot.outdated(g.Name) {
 			continue
 		}
 		for _, conn := range g.Status.Connections {

@@ -45,6 +45,7 @@ func (o *outlasting) pass(policy string, later time.Duration, answer ...string) 
 		next = next.with(report)
 	}
 	next.Now, next.Memory, next.Health = o.s.Now.Add(later), o.s.Memory, map[string]Health{}
+	next.Hear(o.s.Heard)
 	for _, a := range answer {
 		next.Health[a] = Health{Status: submarinerv1.Connected}
 	}
@@ -79,11 +80,14 @@ func (o *outlasting) sibling(c submarinerv1.Connection) {
 	o.report("gw2", submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{c}})
 }
 
-// report lets a gateway of the cluster report.
+// report lets a gateway of the cluster report. The clocks of siblings are wrong.
 func (o *outlasting) report(node string, status submarinerv1.GatewayStatus) {
 	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}, Status: status}
-	g.SetReportedAt(o.s.Now)
+	if g.SetReportedAt(o.s.Now); node != o.s.Node {
+		g.SetReportedAt(o.s.Now.Add(-time.Hour))
+	}
 	o.s = o.s.with(g)
+	o.s.Hear(o.s.Heard)
 }
 
 // A pair of gateways whose cable has no successor, as the driver connects to another gateway of the cluster, keeps it until the cable to that

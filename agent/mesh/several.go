@@ -43,60 +43,50 @@ func (m *Membership) severalGateways(s Standing) bool {
 	return n > 1
 }
 
-// siblings returns the other gateways of this cluster that report a working cable to a cluster, by the ID of
-// that cluster. If this gateway has no cable to it because it is a standby, the active gateway has, whatever it reports. If none of its
-// own cables to it answers, those count whose gateway has not said yet whether they do: its agent may have
-// started just before the API server failed. What a lost gateway has reported does not count, and a gateway whose report is outdated counts only
-// for clusters to which no other gateway has a working cable: its kernel may forward without an agent, or its node may be dead.
+// siblings returns the other gateways of this cluster that have a way to another cluster, by the ID of that cluster. A gateway whose report is
+// outdated counts only for clusters to which no other gateway has a working cable: its kernel may forward without an agent, or its node may be dead.
+// What a lost gateway has reported does not count.
 func (d *director) siblings() map[string][]cable.Node {
-	out, outdated, works := map[string][]cable.Node{}, map[string][]cable.Node{}, map[string]bool{}
-	add := func(out map[string][]cable.Node, id string, n cable.Node) {
-		if !slices.ContainsFunc(out[id], func(other cable.Node) bool { return other.Name == n.Name }) {
-			out[id] = append(out[id], n)
-		}
-	}
-	for _, n := range d.Membership.Siblings() {
-		if s := d.Snapshot.Standing; s.Speaker && !slices.Contains(s.Gateways, n.Name) {
-			continue
-		}
-		if n.Drain < cable.Standby && d.Snapshot.Standing.Standby() {
-			for _, spared := range d.Cables.Spared {
-				add(out, spared.Spec.ClusterID, n)
-				works[spared.Spec.ClusterID] = true
+	out, works := map[string][]cable.Node{}, map[string]bool{}
+	for _, outdated := range []bool{false, true} {
+		for _, n := range d.Membership.Siblings() {
+			lost := d.Snapshot.Standing.Speaker && !slices.Contains(d.Snapshot.Standing.Gateways, n.Name)
+			if lost || d.Snapshot.outdated(n.Name) != outdated {
+				continue
 			}
-		}
-		if g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
-			to, isOutdated := out, d.Snapshot.outdated(g)
-			if isOutdated {
-				to = outdated
-			}
-			for _, c := range g.Status.Connections {
-				carries := c.Status == submarinerv1.Connected || changes(c)
-				if carries || c.Status == submarinerv1.Connecting && d.lost(c.Endpoint.ClusterID) {
-					add(to, c.Endpoint.ClusterID, n)
+			for id, working := range d.reaches(n) {
+				if outdated && works[id] {
+					continue
 				}
-				if carries && !isOutdated {
-					works[c.Endpoint.ClusterID] = true
-				}
-			}
-		}
-	}
-	for id, nodes := range outdated {
-		for _, n := range nodes {
-			if !works[id] {
-				add(out, id, n)
+				out[id] = append(out[id], n)
+				works[id] = works[id] || working && !outdated
 			}
 		}
 	}
 	return out
 }
 
-// outdated reports whether another gateway has reported so much later than one that this one's agent, or its node, is dead; or its clock is that far
-// behind. While the API server cannot be reached, all reports are equally old.
-func (s Snapshot) outdated(g *submarinerv1.Gateway) bool {
-	return slices.ContainsFunc(List[*submarinerv1.Gateway](s), func(other *submarinerv1.Gateway) bool {
-		return reportedAt(other).Sub(reportedAt(g)) >= deadAfter
-	})
+// reaches returns the clusters to which a sibling has cables, and whether one of these works, as far as it has reported. If this
+// gateway has no cable to a cluster because it is a standby, the active gateway has, whatever it reports. If none of this gateway's own
+// cables to a cluster answers, siblings count that have not said yet whether theirs do: their agents may have started just before the API
+// server failed.
+func (d *director) reaches(n cable.Node) map[string]bool {
+	out := map[string]bool{}
+	if n.Drain < cable.Standby && d.Snapshot.Standing.Standby() {
+		for _, spared := range d.Cables.Spared {
+			out[spared.Spec.ClusterID] = true
+		}
+	}
+	if g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
+		for _, c := range g.Status.Connections {
+			id := c.Endpoint.ClusterID
+			carries := c.Status == submarinerv1.Connected || changes(c)
+			if carries || c.Status == submarinerv1.Connecting && d.lost(id) {
+				out[id] = out[id] || carries
+			}
+		}
+	}
+	return out
 }
 
 // changes reports whether a connection of a gateway carries packets, and changes its cable.

@@ -29,6 +29,7 @@ func TestDetourOverADeadGateway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := crowd{policy: cable.VXLAN, siblings: 1, west: two(allDrivers)}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
+			s.Heard = Heard{}
 			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			for node, age := range test.ages {
 				g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}}
@@ -36,8 +37,8 @@ func TestDetourOverADeadGateway(t *testing.T) {
 				if node == test.unanswered {
 					g.Status.Connections[0].Status = submarinerv1.Connecting
 				}
-				g.SetReportedAt(s.Now.Add(-age))
 				s = s.with(g)
+				s.Heard[node] = heard{at: s.Now.Add(-age)}
 			}
 			m, err := Of(s)
 			require.NoError(t, err)

@@ -46,6 +46,8 @@ type Snapshot struct {
 	KeysErr error
 	// Memory is the Memory of the last plan.
 	Memory Memory
+	// Heard is when the last reports of this cluster's gateways came; see Hear. It is nil where a plan is only shown: then none is outdated.
+	Heard Heard
 	// Book is the compiled policies; nil if they are to be compiled when needed.
 	Book *policy.Book
 	// Translator remembers what it has translated; nil if everything is to be translated anew. The plan is the same.

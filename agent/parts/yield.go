@@ -55,9 +55,8 @@ func yieldsTo(s mesh.Snapshot, node string) string {
 func successor(s mesh.Snapshot, node string) string {
 	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
 		other := mesh.Find[*corev1.Node](s, g.Name)
-		at, _ := g.ReportedAt() // the zero Time: never
 		if g.Name != node && mesh.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
-			s.Now.Sub(at) < freshReport && g.Status.StatusFailure == "" {
+			s.ReportAge(g.Name) < freshReport && g.Status.StatusFailure == "" {
 			return g.Name
 		}
 	}

@@ -33,9 +33,11 @@ func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled b
 		return n
 	}
 	report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
-	report.SetReportedAt(now.Add(-ago))
+	report.SetReportedAt(now.Add(-time.Hour)) // its clock is wrong
 	s := mesh.NewSnapshot[mesh.Object]("gw", node("gw", true, drained), node("other", otherLabelled, otherDrained), report,
 		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{MultiActiveGatewayEnabled: multi}})
+	s.Now = now.Add(-ago)
+	s.Hear(nil)
 	s.Now = now
 	return s
 }
@@ -287,8 +289,9 @@ func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 				if unlabelled {
 					node.Labels = nil
 				}
+				heard := s.Heard
 				s = mesh.NewSnapshot[mesh.Object]("gw", own, sub, node, mesh.Find[*corev1.Node](s, "other"), mesh.Find[*submarinerv1.Gateway](s, "other"))
-				s.Now = time.Now()
+				s.Now, s.Heard = time.Now(), heard
 				_ = e.Observe(&s)
 			}
 			end()
