@@ -90,8 +90,11 @@ func (c Cable) MTU(l Local) int {
 // Plan also returns the links of the cables, in the order of c.Peers.
 func Plan(c Cabling) (dataplane.State, []Link, error) {
 	s := make(dataplane.State, 12*len(c.Peers)) // a next hop, a group, two neighbours, and a few routes each
+	if err := s.Add(cableRule); err != nil {
+		return nil, nil, err
+	}
 	for _, n := range c.Barred {
-		if err := s.Add(dataplane.Blackhole{Table: dataplane.CableTable, Dst: n}, cableRule); err != nil {
+		if err := s.Add(dataplane.Blackhole{Table: dataplane.CableTable, Dst: n}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -103,9 +106,6 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 		return nil, nil, err
 	}
 	if err := c.addRoutes(s, links); err != nil {
-		return nil, nil, err
-	}
-	if err := s.Add(cableRule); err != nil {
 		return nil, nil, err
 	}
 	devices := c.devices(links)
@@ -153,7 +153,7 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 		}
 		for _, n := range r.nets {
 			route := dataplane.Route{Table: dataplane.CableTable, Dst: n, Group: id, Src: src, MTU: r.mtu}
-			if err := s.Add(route, dataplane.Blackhole{Table: route.Table, Dst: n}, cableRule); err != nil {
+			if err := s.Add(route, dataplane.Blackhole{Table: route.Table, Dst: n}); err != nil {
 				return fmt.Errorf("planning routes to %s: %w", cluster, err)
 			}
 		}
@@ -164,7 +164,8 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 	return c.addReturns(s, links, groups, src)
 }
 
-// cableRule is the rule by which a gateway looks up packets in the table of the cables.
+// cableRule is the rule by which a gateway looks up packets in the table of the cables. A gateway without cables has it, too: the route agent of the
+// node takes it for the sign that the gateway agent has run. See dataplane.Facts.NoCableRule.
 var cableRule = dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}
 
 // wire calls Plan of every driver for its cables, and merges the results into s.

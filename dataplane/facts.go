@@ -31,8 +31,7 @@ type Facts struct {
 	// Resilient reports whether the kernel has resilient next hop groups (Linux ≥ 5.13).
 	Resilient bool
 	// NoCableRule reports that the node has no rule that looks up packets in the table of cables: since it has booted, or since the rule was
-	// removed, no gateway agent has set up routes to other clusters. Routes that drop packets count, too: a gateway has nothing else if all cables
-	// are refused.
+	// removed, no gateway agent has set up what it needs. There may be nothing but the rule: the cluster may be alone, or all networks of others refused.
 	NoCableRule bool
 	// BootID identifies the time since the node has booted: the kernel has another one after each boot. It is empty if it cannot be read.
 	BootID string

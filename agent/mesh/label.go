@@ -27,7 +27,7 @@ const handOver = heartbeat + lingers + 2*time.Second
 // Label is what a route agent knows of its node's label of gateway nodes. The zero Label has not seen it.
 type Label struct {
 	Seen  bool      // the node had it in the last plan
-	Ruled bool      // the kernel has had the rule for the table of cables since the node has it, or there was no other cluster
+	Ruled bool      // the kernel has had the rule for the table of cables since the node has it
 	Until time.Time // until when the node counts as a gateway node without it; the zero time: it does not
 }
 
@@ -36,7 +36,7 @@ func (s Snapshot) label() Label {
 	was := s.Memory.Label
 	switch {
 	case IsGatewayNode(Find[*corev1.Node](s, s.Node)):
-		return Label{Seen: true, Ruled: was.Ruled || !s.NoCableRule || s.alone()}
+		return Label{Seen: true, Ruled: was.Ruled || !s.NoCableRule}
 	case !slices.ContainsFunc(List[*submarinerv1.Endpoint](s), func(e *submarinerv1.Endpoint) bool { return !submarinerv1.IsCopy(e) && e.Spec.Hostname == s.Node }):
 	case was.Seen:
 		return Label{Ruled: was.Ruled, Until: s.Now.Add(lingers)}
@@ -46,23 +46,10 @@ func (s Snapshot) label() Label {
 	return Label{}
 }
 
-// alone reports whether there is nothing of another cluster. Then gateway agents set up no routes, and no rule.
-func (s Snapshot) alone() bool {
-	return !holdsCopy[*submarinerv1.Cluster](s) && !holdsCopy[*submarinerv1.Endpoint](s)
-}
-
-// holdsCopy reports whether a snapshot has an object of another cluster, of a kind.
-func holdsCopy[T Object](s Snapshot) bool {
-	return slices.ContainsFunc(List[T](s), func(o T) bool { return submarinerv1.IsCopy(o) })
-}
-
 // withRule returns the membership for the route agent of a node with a Label. The node is a worker until its gateway agent has set up
-// routes to other clusters, with their rule. So it is if an Endpoint is left from before it booted or lost the label: it could only drop packets for
-// other clusters, of its own pods and of workers. A worker forwards no echoes and accepts nothing from other workers, so they do not choose it. If
-// the gateway agent ends, the kernel keeps what it has set up, and the node is a gateway.
-//
-// A cluster that is alone has gateways, too: workers probe them, and they drop nothing. They stay gateways when the first other cluster joins: otherwise
-// they would answer no probes for a moment.
+// routes to other clusters, if there are any, and their rule. So it is if an Endpoint is left from before it booted or lost the label: it could only
+// drop packets for other clusters, of its own pods and of workers. A worker forwards no echoes and accepts nothing from other workers, so they do not
+// choose it. If the gateway agent ends, the kernel keeps what it has set up, and the node is a gateway.
 func (m Membership) withRule(l Label) Membership {
 	if !l.Ruled {
 		m.Gateways = m.Siblings()

@@ -107,35 +107,25 @@ func returnsEchoes(p Plan) bool {
 	return strings.Contains(p.State.String(), "-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
 }
 
-// A cluster without other clusters has gateways, although their agents set up nothing: workers probe them. They stay gateways when the first other
-// cluster joins. What other clusters have left counts.
-func TestGatewayOfAClusterThatIsAlone(t *testing.T) {
-	joined := standbys(t, "gw2")
-	joined.NoCableRule = true
-	without := func(drop func(Object) bool) Snapshot {
-		return NewSnapshot(joined.Node, slices.DeleteFunc(joined.all(), func(o Object) bool { return submarinerv1.IsCopy(o) && drop(o) })...).as(joined)
+// A gateway agent that has nothing to route sets the rule nevertheless, so that its node is a gateway: where there is no other cluster, and
+// where all networks of the only other one are refused.
+func TestGatewayWithNothingToRoute(t *testing.T) {
+	s := standbys(t, "gw2")
+	alone := NewSnapshot(s.Node, slices.DeleteFunc(s.all(), func(o Object) bool { return submarinerv1.IsCopy(o) })...).as(s)
+	for _, o := range List[*submarinerv1.Endpoint](s) {
+		if submarinerv1.IsCopy(o) {
+			o.Spec.Subnets = []string{"10.111.0.0/16"} // this cluster's own
+		}
 	}
-	s := without(func(Object) bool { return true })
-	cables, err := Gateway().Plan(s)
-	require.NoError(t, err)
-	require.Empty(t, cables.State, "nobody could see that its agent runs")
-	p, err := Route().Plan(s)
-	require.NoError(t, err)
-	require.True(t, returnsEchoes(p))
-	joined.Memory.Label = p.Label
-	p, err = Route().Plan(joined)
-	require.NoError(t, err)
-	require.True(t, returnsEchoes(p))
-
-	joined.Memory.Label = Label{}
-	for _, s := range []Snapshot{
-		joined,
-		without(func(o Object) bool { _, ok := o.(*submarinerv1.Cluster); return ok }),
-		without(func(o Object) bool { _, ok := o.(*submarinerv1.Endpoint); return ok }),
-	} {
-		p, err := Route().Plan(s)
+	for _, o := range List[*submarinerv1.Cluster](s) {
+		if submarinerv1.IsCopy(o) {
+			o.Spec.ClusterCIDR, o.Spec.ServiceCIDR = []string{"10.111.0.0/16"}, nil
+		}
+	}
+	for name, s := range map[string]Snapshot{"alone": alone, "refused": s} {
+		p, err := Gateway().Plan(s)
 		require.NoError(t, err)
-		require.False(t, returnsEchoes(p))
+		require.Equal(t, "ip rule add pref 100 lookup 100\n", p.State.String(), name)
 	}
 }
 
