@@ -67,11 +67,18 @@ func planGateway(s Snapshot) (Plan, error) {
 // changing its cable, and the health check IP of each gateway. If that does not answer any more, the
 // other end of the cable is pinged, too, unless the cable encrypts: see silent. A cable without health checks
 // is pinged until the gateways have agreed on keys, as WireGuard does so only if it has
-// something to send.
+// something to send. The other gateways of this cluster that may get packets are pinged all the time: when they get some, the API server may not answer.
 func (p Plan) probes() Probes {
 	m := p.Mesh
 	hc := m.Membership.Submariner.Spec.HealthCheck()
 	out := Probes{Interval: hc.Interval(), MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
+	for _, siblings := range p.Siblings {
+		for _, n := range siblings {
+			out.Targets[siblingProbe(n)] = Target{
+				IP: cable.VTEPOf(dataplane.IntraVTEPNet, n.IP), From: cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP), Fast: true,
+			}
+		}
+	}
 	from := m.Offer.Local.PodIP
 	for i, c := range p.Held {
 		if p.leaves(c) {

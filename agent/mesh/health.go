@@ -150,7 +150,11 @@ func gatewayProbe(g cable.Node) string { return gatewayProbes + g.Name }
 // workerProbe returns the name of the probe by which a gateway observes a node of its cluster that is no gateway.
 func workerProbe(n cable.Node) string { return workerProbes + n.Name }
 
-// The names of probes of nodes of this cluster begin so.
+// siblingProbe returns the name of the probe by which the gateway agent of a node observes another gateway of its cluster, for its detours. It is no
+// news for people: the route agents of both nodes observe the same.
+func siblingProbe(g cable.Node) string { return "sibling/" + g.Name }
+
+// The names of probes of nodes of this cluster about which route agents report begin so.
 const gatewayProbes, workerProbes = "gateway/", "worker/"
 
 // unreachable describes the nodes of this cluster to which packets are lost: what has found that, and since when.

@@ -54,6 +54,7 @@ func (d *director) siblings() map[string][]cable.Node {
 			if lost || d.Snapshot.outdated(n.Name) != outdated {
 				continue
 			}
+			n.Down = d.Snapshot.Health[siblingProbe(n)].Status == submarinerv1.ConnectionError
 			for id, working := range d.reaches(n) {
 				if outdated && works[id] {
 					continue

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/dataplane"
 )
 
 // A gateway that has not reported for a while, although others have, gets packets only if no other gateway has a working cable.
@@ -53,4 +55,61 @@ func TestDetourOverADeadGateway(t *testing.T) {
 			require.Equal(t, test.want, got)
 		})
 	}
+}
+
+// A gateway that does not answer pings gets packets only if no other gateway does, although its report is recent, or the API server does not
+// answer. Nothing else follows from these pings.
+func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
+	const gw2, worker = "sibling/gw2", "sibling/worker"
+	for name, test := range map[string]struct {
+		down []string
+		want []uint32 // the last octets of the addresses of the gateways that get the packets
+	}{
+		"both answer": {nil, []uint32{12, 13}},
+		"one is dead": {[]string{gw2}, []uint32{12}},
+		"both are":    {[]string{gw2, worker}, []uint32{12, 13}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := crowd{policy: cable.VXLAN, siblings: 1, west: two(allDrivers)}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
+			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+			for _, node := range []string{"gw2", "worker"} {
+				g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}}
+				g.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
+				s = s.with(g)
+			}
+			p, err := planGateway(s)
+			require.NoError(t, err)
+			s.Health = Healths{}
+			for name, target := range p.Probes.Targets { // this gateway has no way of its own
+				if target.Fast {
+					s.Health[name] = Health{Status: submarinerv1.ConnectionError}
+				}
+			}
+			require.Contains(t, s.Health, gw2)
+			require.Contains(t, s.Health, worker)
+			for _, name := range []string{gw2, worker} {
+				if !slices.Contains(test.down, name) {
+					s.Health[name] = Health{Status: submarinerv1.Connected}
+				}
+			}
+			p, err = planGateway(s)
+			require.NoError(t, err)
+			require.Equal(t, test.want, detouring(p.State))
+			require.Empty(t, s.Health.unreachable())
+		})
+	}
+}
+
+// detouring returns the last octets of the addresses of the gateways to which the only next hop group of a State leads.
+func detouring(s dataplane.State) (out []uint32) {
+	for _, o := range s {
+		g, ok := o.(dataplane.Group)
+		if !ok || len(g.Members) == 0 || g.Members[0].ID>>24 != dataplane.SiblingNexthopID {
+			continue
+		}
+		for _, member := range g.Members {
+			out = append(out, member.ID&0xff)
+		}
+	}
+	return out
 }
