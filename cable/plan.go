@@ -17,7 +17,7 @@ type Cabling struct {
 	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by
 	// the ID of that cluster. If no cable of this gateway to the cluster works, they get its packets.
 	Siblings map[string][]Node
-	// Detours are networks of clusters to which this gateway has no cable yet.
+	// Detours are networks of clusters to which this gateway has no cable yet, or can make none. Their MTU is 0 if it is not known.
 	Detours []Reached
 	// Barred are networks whose packets are dropped, because their clusters are not connected,
 	// or not yet, and the packets must not leave in clear text.
@@ -132,13 +132,12 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 	}
 	for _, p := range c.Peers {
 		if waits(p.Cluster) {
-			remoteOf(byCluster, p.Cluster).cover(p, p.MTU(c.Local))
+			remoteOf(byCluster, p.Cluster).cover(p.Subnets, p.MTU(c.Local))
 		}
 	}
 	for _, d := range c.Detours {
 		if waits(d.Cluster) {
-			r := remoteOf(byCluster, d.Cluster)
-			r.nets = append(r.nets, d.Subnets...)
+			remoteOf(byCluster, d.Cluster).cover(d.Subnets, d.MTU)
 		}
 	}
 	groups := groupIDs(slices.Concat(c.Clusters, slices.Sorted(maps.Keys(byCluster)), c.returning()))
@@ -215,13 +214,13 @@ func remoteOf(all map[string]*remote, cluster string) *remote {
 // add adds a cable that carries traffic.
 func (r *remote) add(c Cable, hop uint32, mtu int) {
 	r.ways = append(r.ways, c.way(hop))
-	r.cover(c, mtu)
+	r.cover(c.Subnets, mtu)
 }
 
-// cover adds the networks behind a cable.
-func (r *remote) cover(c Cable, mtu int) {
-	r.nets = append(r.nets, c.Subnets...)
-	if r.mtu == 0 || mtu < r.mtu {
+// cover adds the networks behind a cable, given its MTU, which is 0 if it is not known.
+func (r *remote) cover(nets []netip.Prefix, mtu int) {
+	r.nets = append(r.nets, nets...)
+	if r.mtu == 0 || mtu != 0 && mtu < r.mtu {
 		r.mtu = mtu
 	}
 }

@@ -33,6 +33,9 @@ type Cables struct {
 	InPlace map[string]string
 	// Refused lists the endpoints that are not accepted or that no driver can connect, sorted by cable name.
 	Refused []Refusal
+	// Elsewhere are the accepted gateways for which policy decides on a cable that this node cannot make, of clusters to which it can make none. Another
+	// gateway of this cluster may have such a cable.
+	Elsewhere []Elsewhere
 	// Barred are the networks of accepted gateways without a cable, and of clusters without an accepted
 	// gateway. Their packets are dropped: the default route would send them in clear text.
 	Barred []netip.Prefix
@@ -59,7 +62,7 @@ const maxDevices = 16
 func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 	c := chooser{
 		snapshot: s, membership: m, offer: o, book: s.Book, lastUsed: lastUsed{snapshot: s},
-		places: cable.NewPlaces(drivers.All()), devices: map[string]bool{}, alone: map[string]error{},
+		places: cable.NewPlaces(drivers.All()), devices: map[string]bool{}, alone: map[string]error{}, decided: map[string]cable.Driver{},
 		out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}, InPlace: map[string]string{}},
 	}
 	if c.book == nil {
@@ -89,8 +92,10 @@ func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 			c.out.Spared = append(c.out.Spared, Refusal{p.Spec, err})
 		default:
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
+			_ = guarded(func() error { c.elsewhere(p.Peer); return nil }) // the endpoint is refused already
 		}
 	}
+	c.out.Elsewhere = c.out.unconnected(c.out.Elsewhere)
 	c.out.Barred = needs.spare(append(c.out.Barred, a.unreached(m)...))
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(c.out.Refused, func(a, b Refusal) int {
@@ -108,9 +113,10 @@ type chooser struct {
 	lastUsed   lastUsed
 	places     cable.Places
 	own        policy.Cluster
-	incomplete error            // why the policies may not be all; nil if they are
-	devices    map[string]bool  // that policies make the gateway create
-	alone      map[string]error // why no driver stands in for one with MaxGateways, by cable name
+	incomplete error                   // why the policies may not be all; nil if they are
+	devices    map[string]bool         // that policies make the gateway create
+	alone      map[string]error        // why no driver stands in for one with MaxGateways, by cable name
+	decided    map[string]cable.Driver // that policy decides on, by cable name, before another one may stand in
 	out        Cables
 }
 
@@ -203,11 +209,12 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 		no.why = err
 		return nil, no
 	}
+	c.decided[p.Name] = d
+	p.Policy, p.Rule, p.Shared = dec.Policy, dec.Number(), dec.Config
 	if err := c.notOffered(d, p); err != nil {
 		no.why = fmt.Errorf("%s%w", wants(dec), err)
 		return nil, no
 	}
-	p.Policy, p.Rule, p.Shared = dec.Policy, dec.Number(), dec.Config
 	d = c.standIn(p, d)
 	p.Config = c.offer.Settings[d.Name()].With(dec.Config)
 	return d, nil

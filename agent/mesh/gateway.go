@@ -35,7 +35,7 @@ func Gateway() Role {
 func planGateway(s Snapshot) (Plan, error) {
 	var down Healths
 	s.Health, down = s.Health.recalling(s.Memory.Down)
-	m, err := Of(s)
+	m, err := ofGateway(s)
 	if err != nil {
 		return Plan{}, err
 	}

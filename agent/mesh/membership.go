@@ -23,7 +23,8 @@ type Membership struct {
 	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes, oldest first: see cable.Intra.Ranked
 	Gateways   []cable.Node // the nodes among these that have an Endpoint
 	Doubled    []string     // messages about nodes that are left out because their addresses collide: see distinct
-	Engines    Engines
+	Engines    Engines      // see readEngines
+	Others     []Engines    // of gateways of this cluster: those that differ from Engines, and from each other
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
 	Cluster *submarinerv1.Cluster
 	// Sets are the clustersets of this cluster, sorted. The broker's administrator may have changed them since the

@@ -39,9 +39,18 @@ type Mesh struct {
 // nothing to do.
 var ErrNotJoined = errors.New("there is no Submariner object in this cluster: run subctl join")
 
-// Of computes all stages. The error is ErrNotJoined or a mistake in this cluster's own
-// objects. Mistakes of other clusters are not errors: they are in Cables.Refused.
+// Of computes all stages. On a node that is no gateway, Cables are those that any gateway of this cluster can have. The error is ErrNotJoined or a mistake in
+// this cluster's own objects. Mistakes of other clusters are not errors: they are in Cables.Refused.
 func Of(s Snapshot) (*Mesh, error) {
+	m, err := ofGateway(s)
+	if err == nil && !m.Membership.mayBeGateway(s) {
+		m.throughAny()
+	}
+	return m, err
+}
+
+// ofGateway computes all stages, as a gateway on this node needs them.
+func ofGateway(s Snapshot) (*Mesh, error) {
 	m := &Mesh{Snapshot: s}
 	var err error
 	if m.Membership, err = readMembership(s); err != nil {

@@ -45,7 +45,7 @@ func (m *Membership) readNodes(s Snapshot) error {
 	slices.SortStableFunc(m.Labelled, func(a, b cable.Node) int {
 		return nodes[a.Name].CreationTimestamp.Compare(nodes[b.Name].CreationTimestamp.Time)
 	})
-	m.Engines = m.readEngines(s, reported)
+	m.readEngines(s, reported)
 	switch {
 	case m.Self.Name == "":
 		return fmt.Errorf("the cluster has no node %q", s.Node)
@@ -126,28 +126,6 @@ func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self
 		node.Pods = pods // the CNI does use the node's podCIDR
 	}
 	return node
-}
-
-// Engines are the engines of encrypted cables on the gateway's node. The plans of all
-// nodes of a cluster use the engines of its gateway, so that they agree.
-type Engines struct{ WireGuard, IPsec dataplane.Engine }
-
-// readEngines returns the engines of this node if it may be a gateway, and otherwise of
-// the active gateway.
-func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) Engines {
-	facts := s.Facts
-	if !s.servesAsGateway(Find[*corev1.Node](s, s.Node)) {
-		for _, e := range m.Endpoints {
-			if f, ok := reported[e.Spec.Hostname]; ok {
-				facts = f
-				break
-			}
-		}
-	}
-	engine := func(f submarinerv1.EngineFact) dataplane.Engine {
-		return dataplane.Engine{Name: f.Name, Missing: f.Missing}
-	}
-	return Engines{WireGuard: engine(facts.WireGuard), IPsec: engine(facts.IPsec)}
 }
 
 // podCIDR returns the node's first IPv4 pod network; the zero Prefix if it has none, or if

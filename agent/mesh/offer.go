@@ -48,11 +48,7 @@ func readOffer(s Snapshot, m Membership) Offer {
 	o.readListed(m)
 	o.readSettings(s, m)
 	o.Local = m.local(s, o.Settings)
-	for _, d := range o.Listed {
-		if d.Lacks(o.Local) == nil {
-			o.Drivers = append(o.Drivers, d)
-		}
-	}
+	o = o.with(m.Engines)
 	o.translate(s, m)
 	o.Local.Weight = m.Self.Weight
 	o.Local.Siblings, o.Local.TellsSiblings = m.severalGateways(s.Standing), true
@@ -75,7 +71,7 @@ func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Lo
 			Name: cableName(spec.ClusterID, m.Self.IP),
 		},
 		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Global: m.Own.Global, Keys: s.Keys, Settings: settings,
-		WireGuard: m.Engines.WireGuard, IPsec: m.Engines.IPsec, Resilient: s.Facts.ResilientGroups,
+		Resilient: s.Facts.ResilientGroups,
 	}
 }
 
@@ -88,6 +84,11 @@ func cableName(cluster string, ip netip.Addr) string {
 // offers reports whether this cluster offers a driver.
 func (o Offer) offers(driver string) bool {
 	return slices.ContainsFunc(o.Drivers, func(d cable.Driver) bool { return d.Name() == driver })
+}
+
+// lists reports whether the user allows a driver.
+func (o Offer) lists(driver cable.Driver) bool {
+	return slices.ContainsFunc(o.Listed, func(d cable.Driver) bool { return d.Name() == driver.Name() })
 }
 
 // whyNot returns why this cluster does not offer a driver, as the end of a sentence.
@@ -110,7 +111,7 @@ func (o Offer) missing() map[string]string {
 }
 
 // readListed fills in Default and Listed. After a mistake they are what the cluster's
-// Endpoint offered before.
+// Endpoints offered before: each of them what its gateway can run.
 func (o *Offer) readListed(m Membership) {
 	listed, err := drivers.Listed(m.Submariner.Spec)
 	if err == nil {
@@ -118,19 +119,23 @@ func (o *Offer) readListed(m Membership) {
 		return
 	}
 	o.ListedErr = err
-	o.Default = drivers.Find(drivers.Default) // if the Endpoint names no driver
 	for _, e := range m.Endpoints {
 		g, err := cable.Parse(e.Spec)
 		d := drivers.Find(g.Default)
 		if err != nil || d == nil {
 			continue
 		}
-		o.Default, o.Listed = d, nil
+		if o.Default == nil {
+			o.Default = d
+		}
 		for _, name := range g.Drivers {
-			if d := drivers.Find(name); d != nil {
+			if d := drivers.Find(name); d != nil && !o.lists(d) {
 				o.Listed = append(o.Listed, d)
 			}
 		}
+	}
+	if o.Default == nil { // no Endpoint names one
+		o.Default = drivers.Find(drivers.Default)
 	}
 }
 

@@ -39,10 +39,11 @@ func Route() Role {
 }
 
 func planRoute(s Snapshot) (Plan, error) {
-	m, err := Of(s)
+	m, err := ofGateway(s)
 	if err != nil {
 		return Plan{}, err
 	}
+	reached := m.throughAny()
 	p := Plan{Traffic: Traffic{Using: map[string]Using{}}, State: dataplane.State{}, Mesh: m, Label: s.label()}
 	if !p.Label.Seen && (p.Label.Until.IsZero() || m.Membership.Leaving()) {
 		// No gateway agent runs here; one that did has left its objects in place.
@@ -59,7 +60,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: gateways, Ranked: m.Membership.Labelled, Local: m.Membership.Own, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
+		Gateways: gateways, Ranked: m.Membership.Labelled, Local: m.Membership.Own, Remote: reached, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
 	}
 	for _, n := range m.Membership.Nodes {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
@@ -75,7 +76,6 @@ func planRoute(s Snapshot) (Plan, error) {
 	for _, c := range m.Cables.Wanted {
 		in.Ends = append(in.Ends, c.Address, c.PrivateIP)
 		p.Using[c.Name] = using(c)
-		in.Remote = append(in.Remote, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(m.Offer.Local), Device: c.Device()})
 	}
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err

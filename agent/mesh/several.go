@@ -5,6 +5,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/cable/drivers"
 )
 
 // This file is about clusters with several gateways that have cables. A cable whose other end does not answer carries nothing
@@ -70,9 +71,10 @@ func (d *director) siblings() map[string][]cable.Node {
 // reaches returns the clusters to which a sibling has cables, and whether one of these works, as far as it has reported. If this
 // gateway has no cable to a cluster because it is a standby, the active gateway has, whatever it reports. If none of this gateway's own
 // cables to a cluster answers, siblings count that have not said yet whether theirs do: their agents may have started just before the API
-// server failed.
+// server failed. Where policy has decided on a cable that encrypts, and this gateway can make none, a sibling's cable that does not encrypt does
+// not count: the sibling may be about to change it.
 func (d *director) reaches(n cable.Node) map[string]bool {
-	out := map[string]bool{}
+	out, secret := map[string]bool{}, d.Cables.secret()
 	if n.Drain < cable.Standby && d.Snapshot.Standing.Standby() {
 		for _, spared := range d.Cables.Spared {
 			out[spared.Spec.ClusterID] = true
@@ -81,6 +83,9 @@ func (d *director) reaches(n cable.Node) map[string]bool {
 	if g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
 		for _, c := range g.Status.Connections {
 			id := c.Endpoint.ClusterID
+			if secret[id] && !encrypts(c.Driver) {
+				continue
+			}
 			carries := c.Status == submarinerv1.Connected || changes(c)
 			if carries || c.Status == submarinerv1.Connecting && d.lost(id) {
 				out[id] = out[id] || carries
@@ -88,6 +93,12 @@ func (d *director) reaches(n cable.Node) map[string]bool {
 		}
 	}
 	return out
+}
+
+// encrypts reports whether the cables of a driver encrypt; false if the driver is not known.
+func encrypts(driver string) bool {
+	d := drivers.Find(driver)
+	return d != nil && d.Properties().Encrypts
 }
 
 // changes reports whether a connection of a gateway carries packets, and changes its cable.
@@ -101,7 +112,8 @@ func (d *director) lost(cluster string) bool {
 	return len(mine) > 0 && !slices.ContainsFunc(mine, func(c cable.Cable) bool { return !d.Snapshot.Health.down(c) })
 }
 
-// detours returns the networks of the gateways to which there is no cable yet, or none while a gateway is a standby.
+// detours returns the networks of the gateways to which there is no cable yet, or none while a gateway is a standby, and of those to which this gateway
+// can make none.
 func (d *director) detours() (out []cable.Reached) {
 	missing := map[string]bool{}
 	for _, w := range slices.Concat(d.Cables.Waiting, d.Cables.Spared) {
@@ -111,6 +123,9 @@ func (d *director) detours() (out []cable.Reached) {
 		if missing[p.Name] {
 			out = append(out, cable.Reached{Cluster: p.Cluster, Subnets: p.Subnets})
 		}
+	}
+	for _, e := range d.Cables.Elsewhere {
+		out = append(out, e.Reached)
 	}
 	return out
 }

@@ -1,0 +1,178 @@
+package mesh
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+	"subctl/cable/drivers"
+	"subctl/dataplane"
+)
+
+// This file is about gateways of one cluster whose nodes have different engines. Some of them can then connect to a cluster, and others cannot. All
+// nodes send the packets for that cluster to any of the gateways. A gateway without a cable hands them to those that report one: see Cables.Elsewhere.
+
+// Engines are the engines of encrypted cables on the node of a gateway.
+type Engines struct{ WireGuard, IPsec dataplane.Engine }
+
+// same reports whether the same cables are possible with both. The reasons why an engine is missing may differ.
+func (e Engines) same(other Engines) bool {
+	return e.WireGuard.Name == other.WireGuard.Name && e.IPsec.Name == other.IPsec.Name
+}
+
+// readEngines fills in Engines and Others. Engines are the engines of this node if it may be a gateway, and otherwise those of the first gateway that has
+// reported them: an active one, if there is any.
+func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) {
+	var all []Engines
+	engine := func(f submarinerv1.EngineFact) dataplane.Engine {
+		return dataplane.Engine{Name: f.Name, Missing: f.Missing}
+	}
+	add := func(f submarinerv1.NodeFacts) {
+		if e := (Engines{WireGuard: engine(f.WireGuard), IPsec: engine(f.IPsec)}); !slices.ContainsFunc(all, e.same) {
+			all = append(all, e)
+		}
+	}
+	if m.mayBeGateway(s) {
+		add(s.Facts)
+	}
+	for _, e := range m.Endpoints {
+		if f, ok := reported[e.Spec.Hostname]; ok {
+			add(f)
+		}
+	}
+	if len(all) == 0 {
+		add(s.Facts)
+	}
+	m.Engines, m.Others = all[0], all[1:]
+}
+
+// mayBeGateway reports whether this node may be a gateway, or has been one until a moment ago.
+func (m *Membership) mayBeGateway(s Snapshot) bool {
+	return s.servesAsGateway(Find[*corev1.Node](s, s.Node)) || m.hasEndpoint(m.Self)
+}
+
+// with returns the offer of a node with other engines.
+func (o Offer) with(e Engines) Offer {
+	o.Local.WireGuard, o.Local.IPsec = e.WireGuard, e.IPsec
+	o.Drivers = nil
+	for _, d := range o.Listed {
+		if d.Lacks(o.Local) == nil {
+			o.Drivers = append(o.Drivers, d)
+		}
+	}
+	return o
+}
+
+// Elsewhere is a gateway of another cluster to which this node can make no cable.
+type Elsewhere struct {
+	cable.Reached
+	Encrypts bool // whether the cable that policy decides on encrypts
+}
+
+// elsewhere adds a peer that this node refuses, if policy decides on a cable for it. It does not if policy has a mistake, or leaves the two clusters apart,
+// nor if this node itself needs to reach a network of the peer.
+func (c *chooser) elsewhere(p cable.Peer) {
+	d := c.decided[p.Name]
+	if d == nil {
+		return
+	}
+	if in, _ := cable.StandIn(d, drivers.All(), c.offer.Local.Gateway, p.Gateway); in != nil {
+		d = in
+	}
+	p.Config = c.offer.Settings[d.Name()].With(p.Shared)
+	made := cable.Cable{Peer: p, Driver: d}
+	c.out.Elsewhere = append(c.out.Elsewhere, Elsewhere{
+		cable.Reached{Cluster: p.Cluster, Subnets: p.Subnets, MTU: made.MTU(c.offer.Local), Device: made.Device()}, d.Properties().Encrypts,
+	})
+}
+
+// unconnected returns those of clusters to which no cable is wanted.
+func (c Cables) unconnected(all []Elsewhere) []Elsewhere {
+	connected := map[string]bool{}
+	for _, w := range c.Wanted {
+		connected[w.Cluster] = true
+	}
+	return slices.DeleteFunc(all, func(e Elsewhere) bool { return connected[e.Cluster] })
+}
+
+// secret returns the clusters of Elsewhere to which packets may leave encrypted only.
+func (c Cables) secret() map[string]bool {
+	out := map[string]bool{}
+	for _, e := range c.Elsewhere {
+		out[e.Cluster] = out[e.Cluster] || e.Encrypts
+	}
+	return out
+}
+
+// throughAny makes Cables the cables that any gateway of this cluster can have, and returns the networks behind them. Where gateways have different
+// cables to the same gateway, Cables has one of them, and the networks are returned for each.
+func (m *Mesh) throughAny() (out []cable.Reached) {
+	add := func(cables []cable.Cable, l cable.Local) {
+		for _, c := range cables {
+			out = append(out, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(l), Device: c.Device()})
+		}
+	}
+	add(m.Cables.Wanted, m.Offer.Local)
+	for _, e := range m.Membership.Others {
+		o := m.Offer.with(e)
+		c := connect(m.Snapshot, m.Membership, o, m.Accepted)
+		add(c.Wanted, o.Local)
+		m.Cables = m.Cables.or(c)
+	}
+	return out
+}
+
+// or returns the cables of gateways with different engines: those in c, and those in other to gateways to which c has none. It has no Placeless and no
+// Elsewhere, which are about one gateway.
+func (c Cables) or(other Cables) Cables {
+	out := Cables{Wanted: slices.Clone(c.Wanted), Endpoints: either(c.Endpoints, other.Endpoints), Kept: either(c.Kept, other.Kept), InPlace: either(c.InPlace, other.InPlace)}
+	wanted := map[string]bool{}
+	for _, w := range c.Wanted {
+		wanted[w.Name] = true
+	}
+	for _, w := range other.Wanted {
+		if !wanted[w.Name] {
+			wanted[w.Name], out.Wanted = true, append(out.Wanted, w)
+		}
+	}
+	slices.SortFunc(out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
+	out.Refused = both(c.Refused, other.Refused, Refusal.id)
+	out.Barred = both(c.Barred, other.Barred, func(n netip.Prefix) netip.Prefix { return n })
+	out.Waiting, out.Spared = pending(wanted, c.Waiting, other.Waiting), pending(wanted, c.Spared, other.Spared)
+	return out
+}
+
+// id identifies the endpoint of a refusal.
+func (r Refusal) id() [2]string { return [2]string{r.Spec.ClusterID, r.Spec.CableName} }
+
+// both returns the elements of a whose ID an element of b has, too.
+func both[T any, ID comparable](a, b []T, id func(T) ID) []T {
+	in := map[ID]bool{}
+	for _, x := range b {
+		in[id(x)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(x T) bool { return !in[id(x)] })
+}
+
+// either returns the entries of a, and those of b whose keys a does not have.
+func either[V any](a, b map[string]V) map[string]V {
+	out := maps.Clone(b)
+	maps.Copy(out, a)
+	return out
+}
+
+// pending returns the refusals in a, and those in b of other endpoints, without those of wanted cables.
+func pending(wanted map[string]bool, a, b []Refusal) (out []Refusal) {
+	seen := maps.Clone(wanted)
+	for _, r := range slices.Concat(a, b) {
+		if !seen[r.Spec.CableName] {
+			seen[r.Spec.CableName], out = true, append(out, r)
+		}
+	}
+	return out
+}
