@@ -36,7 +36,7 @@ type crew struct {
 	standing map[string]mesh.Standing // of the gateway nodes
 	ring     *keys.Ring
 	hosts    map[[2]string]*kernel.Host // of the gateway nodes, by node and role
-	facts    map[string]dataplane.Facts
+	facts    map[string]dataplane.Facts // as the world began; a test may take the engine of a node away
 	memory   map[string]mesh.Memory
 	// published are the Endpoints and the Cluster, by name, and reported the Gateways, by node.
 	published map[string]client.Object
@@ -147,6 +147,7 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 	c.nodes[node].Do(func() {
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)
+		k.WireGuard, k.IPsec = c.facts[node].WireGuard, c.facts[node].IPsec
 		snap.SetFacts(k)
 	})
 	snap.PodIPMissing, snap.NoCableRule, snap.PoliciesDigest, snap.Keys = false, false, policy.Digest(policies), c.ring
