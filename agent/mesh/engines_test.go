@@ -68,6 +68,14 @@ func TestGatewayWithoutTheEngine(t *testing.T) {
 		"the sibling's cable does not work":         {func(s *Snapshot) { report(*s).Status = submarinerv1.ConnectionError }, false},
 		"the sibling has not reported an answer":    {func(s *Snapshot) { report(*s).Status = submarinerv1.Connecting }, false},
 		"the sibling refuses, too":                  {func(s *Snapshot) { report(*s).Status = submarinerv1.ConnectionError; report(*s).Driver = "" }, false},
+		"the sibling is a standby": {func(s *Snapshot) {
+			for _, e := range List[*submarinerv1.Endpoint](*s) {
+				if e.Spec.Hostname == "gw2" {
+					e.Spec.BackendConfig[submarinerv1.BackendDrain] = submarinerv1.Standby
+				}
+			}
+		}, true},
+		"this gateway is a standby": {func(s *Snapshot) { s.Standing.Drain = cable.Standby }, true},
 		"no clusterset in common": {func(s *Snapshot) {
 			Find[*submarinerv1.Cluster](*s, "west").Annotations[submarinerv1.ClusterSetsAnnotation] = "lab"
 		}, false},
