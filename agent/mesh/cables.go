@@ -62,7 +62,7 @@ const maxDevices = 16
 func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 	c := chooser{
 		snapshot: s, membership: m, offer: o, book: s.Book, lastUsed: lastUsed{snapshot: s},
-		places: cable.NewPlaces(drivers.All()), devices: map[string]bool{}, alone: map[string]error{}, decided: map[string]cable.Driver{},
+		places: cable.NewPlaces(drivers.All()), devices: map[string]bool{}, alone: map[string]error{},
 		out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}, InPlace: map[string]string{}},
 	}
 	if c.book == nil {
@@ -77,6 +77,7 @@ func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 	c.out.Wanted = slices.Grow(c.out.Wanted, len(a.Peers))
 	c.out.Refused = slices.Clone(a.Refused)
 	for _, p := range a.Peers {
+		c.decided = nil
 		err := needs.check(p.Gateway, m.Self.Name)
 		if err == nil {
 			err = guarded(func() error { return c.add(&p) })
@@ -113,10 +114,10 @@ type chooser struct {
 	lastUsed   lastUsed
 	places     cable.Places
 	own        policy.Cluster
-	incomplete error                   // why the policies may not be all; nil if they are
-	devices    map[string]bool         // that policies make the gateway create
-	alone      map[string]error        // why no driver stands in for one with MaxGateways, by cable name
-	decided    map[string]cable.Driver // that policy decides on, by cable name, before another one may stand in
+	incomplete error            // why the policies may not be all; nil if they are
+	devices    map[string]bool  // that policies make the gateway create
+	alone      map[string]error // why no driver stands in for one with MaxGateways, by cable name
+	decided    cable.Driver     // that policy decides on for the peer at hand, before another one may stand in; nil if it decides on none
 	out        Cables
 }
 
@@ -209,7 +210,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 		no.why = err
 		return nil, no
 	}
-	c.decided[p.Name] = d
+	c.decided = d
 	p.Policy, p.Rule, p.Shared = dec.Policy, dec.Number(), dec.Config
 	if err := c.notOffered(d, p); err != nil {
 		no.why = fmt.Errorf("%s%w", wants(dec), err)

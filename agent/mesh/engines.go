@@ -77,7 +77,7 @@ type Elsewhere struct {
 // elsewhere adds a peer that this node refuses, if policy decides on a cable for it. It does not if policy has a mistake, or leaves the two clusters apart,
 // nor if this node itself needs to reach a network of the peer.
 func (c *chooser) elsewhere(p cable.Peer) {
-	d := c.decided[p.Name]
+	d := c.decided
 	if d == nil {
 		return
 	}
