@@ -11,8 +11,8 @@ import (
 // Claims is the registry of resources that belong to one cluster (networks) or to one gateway
 // (addresses, and the resources that a Claim names). It prevents a cluster from taking over
 // resources of another, or diverting its packets. The first to claim a resource is its
-// holder. Incumbents, which held resources before, claim first, with Keep; the other gateways
-// follow with Announce.
+// holder. Incumbents, which held resources before, claim first, with Keep; the gateway nodes of this
+// cluster follow with AddNode, and the other gateways with Announce.
 //
 // Every plan checks thousands of clusters, so networks and addresses are sorted, and
 // a lookup is a binary search.
@@ -54,15 +54,20 @@ type Claimer interface {
 	Claims(Gateway) []Claim
 }
 
-// NewClaims returns a registry in which the nodes of this cluster hold the addresses that
-// they have, or would have as gateways, on VXLAN devices between gateways. drivers are all
-// drivers that gateways may use.
-func NewClaims(nodes []Node, drivers []Driver) *Claims {
-	c := &Claims{drivers: drivers, holders: map[string]holder{}}
-	for _, n := range nodes {
-		c.holders[vtepClaim(n.IP).What] = holder{gateway: "node " + n.Name + " of this cluster"}
+// NewClaims returns an empty registry. drivers are all drivers that gateways may use.
+func NewClaims(drivers []Driver) *Claims {
+	return &Claims{drivers: drivers, holders: map[string]holder{}}
+}
+
+// AddNode claims the address that a gateway node of this cluster has on VXLAN devices between gateways. The error names the
+// cluster for which Keep has kept it.
+func (c *Claims) AddNode(n Node) error {
+	claim := vtepClaim(n.IP)
+	if by, taken := c.holders[claim.What]; taken {
+		return fmt.Errorf("%s is already used by %v: %s", claim.What, by, claim.Why)
 	}
-	return c
+	c.holders[claim.What] = holder{gateway: "node " + n.Name + " of this cluster"}
+	return nil
 }
 
 // Keep claims for the cluster of each peer the resources that the peer announces and that an

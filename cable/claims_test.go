@@ -77,7 +77,8 @@ func TestClaimsOfOthers(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := NewClaims([]Node{{Name: "n1", IP: netip.MustParseAddr("172.51.100.9")}}, []Driver{claimant{}})
+			c := NewClaims([]Driver{claimant{}})
+			require.NoError(t, c.AddNode(Node{Name: "n1", IP: netip.MustParseAddr("172.51.100.9")}))
 			first := claiming("first", "192.0.2.1", "10.1.0.0/16")
 			first.Gateway.Config = map[string]string{"key": "k"}
 			require.NoError(t, c.Announce(first))
@@ -105,7 +106,7 @@ func TestClaimsOfIncumbents(t *testing.T) {
 	}
 	taker := claiming("taker", "203.0.113.4", "10.3.0.0/16")
 
-	c := NewClaims(nil, nil)
+	c := NewClaims(nil)
 	c.Keep(append(slices.Clone(thieves), taker, now), []Gateway{incumbent.Gateway})
 	for _, thief := range thieves {
 		require.Error(t, c.Announce(thief), thief.Cluster)
@@ -115,7 +116,7 @@ func TestClaimsOfIncumbents(t *testing.T) {
 	now.Subnets = now.Subnets[:1]
 	require.NoError(t, c.Announce(now), "its own it may announce")
 
-	c = NewClaims(nil, nil)
+	c = NewClaims(nil)
 	c.Keep([]Peer{thieves[0]}, []Gateway{incumbent.Gateway})
 	require.NoError(t, c.Announce(thieves[0]), "what an incumbent announces no more is free")
 }
@@ -128,7 +129,7 @@ func TestHostileSuccessor(t *testing.T) {
 	const refused = "address 241.0.2.1 between the gateways is already used by cluster victim: the last three octets of their private IPs are equal: make another node the gateway"
 	for name, now := range map[string][]Peer{"the gateway moves": {waiting, moved}, "the cluster leaves": {waiting}} {
 		t.Run(name, func(t *testing.T) {
-			c, held := NewClaims(nil, nil), []Gateway{old.Gateway}
+			c, held := NewClaims(nil), []Gateway{old.Gateway}
 			c.Keep(now, held)
 			require.EqualError(t, c.Announce(waiting), refused)
 			held = nil
@@ -136,7 +137,7 @@ func TestHostileSuccessor(t *testing.T) {
 				require.NoError(t, c.Announce(p))
 				held = append(held, p.Gateway)
 			}
-			c = NewClaims(nil, nil)
+			c = NewClaims(nil)
 			c.Keep(now, held)
 			require.NoError(t, c.Announce(waiting))
 		})
@@ -147,7 +148,7 @@ func TestHostileSuccessor(t *testing.T) {
 func TestClaimsOverlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 50 {
-		c := NewClaims(nil, nil)
+		c := NewClaims(nil)
 		var accepted []Peer
 		for i := range 200 {
 			ip := netip.AddrFrom4([4]byte{192, 0, byte(i / 256), byte(i)})

@@ -27,6 +27,8 @@ type Accepted struct {
 	Incumbents []cable.Gateway
 	// Refused lists the endpoints that are not accepted.
 	Refused []Refusal
+	// Collisions are messages about gateway nodes of this cluster whose addresses on the devices of cables an incumbent has.
+	Collisions []string
 
 	claims *cable.Claims
 	since  map[string]int64 // see ages
@@ -40,9 +42,10 @@ type Peer struct {
 
 // accept sorts the endpoints of other clusters into peers and refusals. Where two
 // clusters claim the same, the incumbent keeps it. Without an incumbent, the cluster that
-// has been known for longer gets it.
+// has been known for longer gets it. Incumbents come before nodes of this cluster, too, which come before all others; the node itself
+// makes no cable to one that has its address: see chooser.ownVTEP.
 func accept(s Snapshot, m Membership) Accepted {
-	a := Accepted{claims: cable.NewClaims(m.Nodes, drivers.All()), since: ages(s)}
+	a := Accepted{claims: cable.NewClaims(drivers.All()), since: ages(s)}
 	endpoints := byAge(a.since, m.Remote)
 	sound := make(map[*submarinerv1.Endpoint]int, len(endpoints)) // to the index in peers
 	peers := make([]cable.Peer, 0, len(endpoints))
@@ -56,6 +59,11 @@ func accept(s Snapshot, m Membership) Accepted {
 		})
 	}
 	a.keepIncumbents(s, m, peers)
+	for _, n := range m.Labelled {
+		if err := a.claims.AddNode(n); err != nil {
+			a.Collisions = append(a.Collisions, fmt.Sprintf("gateway node %s: %v", n.Name, err))
+		}
+	}
 	a.Peers, a.Incumbents = slices.Grow(a.Peers, len(peers)), slices.Grow(a.Incumbents, len(peers))
 	for _, e := range endpoints {
 		i, ok := sound[e]

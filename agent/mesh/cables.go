@@ -133,7 +133,7 @@ func (c *chooser) add(p *Peer) error {
 	if p.ForbidsDriver(d) { // policy never decides on such a driver
 		return noCable{d.Name(), p.Policy, p.Rule, fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name())}
 	}
-	if err := d.Refuses(c.offer.Local, p.Peer); err != nil {
+	if err := cmp.Or(d.Refuses(c.offer.Local, p.Peer), c.ownVTEP(p)); err != nil {
 		return noCable{d.Name(), p.Policy, p.Rule, err}
 	}
 	made := cable.Cable{Peer: p.Peer, Driver: d}
@@ -260,6 +260,19 @@ func (c *chooser) reuse(p *cable.Peer) cable.Driver {
 	p.Policy, p.Rule, p.Shared, p.Config = u.Policy, u.Rule, u.Shared, c.offer.Settings[u.Driver].With(u.Shared)
 	return drivers.Find(u.Driver)
 }
+
+// ownVTEP returns an error if a gateway has the address that this one has on the devices of cables. Only an incumbent has: see accept. The
+// other gateways of this cluster keep their cables to it, and get the packets to its cluster.
+func (c *chooser) ownVTEP(p *Peer) error {
+	own := cable.VTEPOf(dataplane.VXLANNet, c.membership.Self.IP)
+	if !c.snapshot.Standing.Active || own != cable.VTEPOf(dataplane.VXLANNet, p.PrivateIP) {
+		return nil
+	}
+	return sameVTEP{fmt.Errorf("address %v between the gateways is that of node %s of this cluster: the last three octets of their private IPs are equal: make another node the gateway", own, c.membership.Self.Name)}
+}
+
+// sameVTEP is the reason why a gateway has no cable to another one that has its address on the devices of cables.
+type sameVTEP struct{ error }
 
 // room reports, as an error, that policies already make the gateway create as many
 // devices as they can.

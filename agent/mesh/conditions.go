@@ -18,7 +18,7 @@ import (
 const (
 	// ConditionSynced is True if the node was seen to hold the plan.
 	ConditionSynced = "Synced"
-	// ConditionNodesDistinct is False if nodes of this cluster are left out, as other nodes have their addresses.
+	// ConditionNodesDistinct is False if nodes of this cluster have addresses that other nodes or other clusters had before.
 	ConditionNodesDistinct = "NodesDistinct"
 	// ConditionNodesReachable is False if probes find that packets to a gateway of this cluster, or from a gateway to another node, are lost.
 	ConditionNodesReachable = "NodesReachable"
@@ -88,8 +88,8 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	if texts := Refusals(m.Cables.Refused, o.Exchange); len(texts) > 0 {
 		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))
 	}
-	if doubled := m.Membership.Doubled; len(doubled) > 0 {
-		add(ConditionNodesDistinct, false, reasonSameAddress, clip(strings.Join(doubled, "\n")))
+	if collisions := slices.Concat(m.Membership.Collisions, m.Accepted.Collisions); len(collisions) > 0 {
+		add(ConditionNodesDistinct, false, reasonSameAddress, clip(strings.Join(collisions, "\n")))
 	}
 	if lost := o.Health.unreachable(); len(lost) > 0 {
 		add(ConditionNodesReachable, false, reasonNoAnswer, clip(strings.Join(lost, "\n")))

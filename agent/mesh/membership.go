@@ -22,7 +22,7 @@ type Membership struct {
 	Nodes      []cable.Node // of this cluster, sorted by name
 	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes, oldest first: see cable.Intra.Ranked
 	Gateways   []cable.Node // the nodes among these that have an Endpoint
-	Doubled    []string     // messages about nodes that are left out because their addresses collide: see distinct
+	Collisions []string     // messages about nodes whose addresses collide with those of other nodes or clusters: see distinct and held
 	Engines    Engines      // see readEngines
 	Others     []Engines    // of gateways of this cluster: those that differ from Engines, and from each other
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
@@ -35,6 +35,8 @@ type Membership struct {
 	// Endpoints are the Endpoints of this cluster, with the standbys last; Remote are the Endpoints that other
 	// clusters announce.
 	Endpoints, Remote []*submarinerv1.Endpoint
+
+	held held // by other clusters
 }
 
 // Siblings returns the other gateways of this cluster that have an Endpoint: active ones and standbys.
@@ -52,7 +54,7 @@ func readMembership(s Snapshot) (Membership, error) {
 	if len(subs) == 0 {
 		return Membership{}, ErrNotJoined
 	}
-	m := Membership{Submariner: subs[0]}
+	m := Membership{Submariner: subs[0], held: heldBy(s.Memory.Incumbents)}
 	var err error
 	if m.Own.Pods, err = parseCIDRs("clusterCIDR", m.Submariner.Spec.ClusterCIDR); err != nil {
 		return m, err

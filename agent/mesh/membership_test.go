@@ -121,7 +121,7 @@ func TestHostileNodeAddress(t *testing.T) {
 			}
 			slices.Sort(left)
 			require.Equal(t, test.left, left)
-			require.Contains(t, strings.Join(p.Mesh.Membership.Doubled, "\n"), test.doubled)
+			require.Contains(t, strings.Join(p.Mesh.Membership.Collisions, "\n"), test.doubled)
 			found := slices.IndexFunc(conditions(nil, p, Outcome{}), func(c metav1.Condition) bool { return c.Type == ConditionNodesDistinct })
 			require.Equal(t, test.doubled != "", found >= 0)
 		})

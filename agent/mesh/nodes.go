@@ -89,9 +89,9 @@ func (m *Membership) distinct(nodes map[string]*corev1.Node) {
 			continue
 		}
 		m.Nodes = slices.DeleteFunc(m.Nodes, func(other cable.Node) bool { return other.Name == n.Name })
-		m.Doubled = append(m.Doubled, fmt.Sprintf("node %s gets no packets of other clusters: the last three octets of its address %v are those of node %s", n.Name, n.IP, by))
+		m.Collisions = append(m.Collisions, fmt.Sprintf("node %s gets no packets of other clusters: the last three octets of its address %v are those of node %s", n.Name, n.IP, by))
 	}
-	slices.Sort(m.Doubled)
+	slices.Sort(m.Collisions)
 }
 
 // minReportedBits is the prefix length of the largest network that a node may report to the
@@ -105,11 +105,10 @@ const minReportedBits = 16
 // address of a node is an InternalIP of Node.status, and the report only tells which one if
 // there are several. A reported network counts if it has this address and is not larger than
 // minReportedBits: otherwise an agent could make all nodes refuse the networks of other
-// clusters.
+// clusters. Nor does an address or a network count that another cluster held first: see held.
 func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self bool) cable.Node {
 	node := cable.Node{Name: n.Name}
-	addresses := internalIPs(n)
-	m.Own.Nodes = append(m.Own.Nodes, addresses...)
+	addresses := m.addressesOf(n, self)
 	if len(addresses) > 0 {
 		node.IP = addresses[0]
 	}
@@ -117,7 +116,7 @@ func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self
 		node.IP = ip
 	}
 	if own, err := netip.ParsePrefix(facts.Network); err == nil && own.Contains(node.IP) && (self || own.Bits() >= minReportedBits) &&
-		!slices.Contains(m.Own.Needed, own.Masked()) {
+		!slices.Contains(m.Own.Needed, own.Masked()) && (self || !m.outranked(n, own.Masked())) {
 		m.Own.Needed = append(m.Own.Needed, own.Masked())
 	}
 	m.shareOf(&node, n)

@@ -62,7 +62,9 @@ func planRoute(s Snapshot) (Plan, error) {
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
 		Gateways: gateways, Ranked: m.Membership.Labelled, Local: m.Membership.Own, Remote: reached, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
 	}
+	in.Ends = slices.Clone(m.Membership.Own.Nodes)
 	for _, n := range m.Membership.Nodes {
+		in.Ends = append(in.Ends, n.IP) // also the address of another cluster's gateway: see Membership.addressesOf
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
 			n.Down = m.Snapshot.Health[workerProbe(n)].Status == submarinerv1.ConnectionError
 			in.Workers = append(in.Workers, n)
@@ -72,7 +74,7 @@ func planRoute(s Snapshot) (Plan, error) {
 		}
 	}
 	in.Returned = m.Membership.returned()
-	in.Ends, in.VXLANPorts, in.OnlyOurDevices = slices.Clone(m.Membership.Own.Nodes), drivers.VXLANPorts(m.Offer.Local), onlyOurDevices(s, in)
+	in.VXLANPorts, in.OnlyOurDevices = drivers.VXLANPorts(m.Offer.Local), onlyOurDevices(s, in)
 	for _, c := range m.Cables.Wanted {
 		in.Ends = append(in.Ends, c.Address, c.PrivateIP)
 		p.Using[c.Name] = using(c)

@@ -28,7 +28,7 @@ type Traffic struct {
 	Barred []netip.Prefix
 	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by the ID of that cluster.
 	Siblings map[string][]cable.Node
-	// Detours are the networks of gateways to which there is no cable yet, none while a gateway is a standby, or none that this gateway can make.
+	// Detours are the networks of gateways to which there is no cable yet, or none for now: see detours.
 	Detours []cable.Reached
 
 	// Keyless reports whether a cable carries nothing because its two ends have not agreed on keys.

@@ -185,7 +185,7 @@ func TestMaxGateways(t *testing.T) {
 	const gateways = 3
 	each(t, func(t *testing.T, d cable.Driver) {
 		most := d.Properties().MaxGateways
-		claims, places := cable.NewClaims(nil, all()), cable.NewPlaces(all())
+		claims, places := cable.NewClaims(all()), cable.NewPlaces(all())
 		var connected []cable.Peer
 		for _, p := range []cable.Peer{peer(t, 2), sibling(t, 2, 12), sibling(t, 2, 13)} {
 			require.NoError(t, claims.Announce(p))

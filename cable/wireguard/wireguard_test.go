@@ -220,7 +220,7 @@ func TestClaims(t *testing.T) {
 	victim, thief, second := peer(t, 2), peer(t, 3), peer(t, 4)
 	thief.Gateway.Config[publicKeyKey] = victim.Gateway.Config[publicKeyKey]
 	second.Cluster = victim.Cluster
-	claims := cable.NewClaims(nil, []cable.Driver{Driver{}, Combined{}})
+	claims := cable.NewClaims([]cable.Driver{Driver{}, Combined{}})
 	require.NoError(t, claims.Announce(victim))
 	require.ErrorContains(t, claims.Announce(thief), "is already used by "+victim.Name+": WireGuard keys must be unique")
 	require.NoError(t, claims.Announce(peer(t, 3)), "a refused gateway holds nothing")
