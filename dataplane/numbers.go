@@ -62,8 +62,9 @@ const (
 
 	// Every gateway has an address on every cable device, at which its peers probe it:
 	// a first octet for each device, and three octets of the gateway's own address.
-	// Therefore two gateways whose addresses differ only in the first octet cannot both be
-	// connected. 240/4 is reserved (RFC 1112) and so collides with no other network; 242
+	// Therefore two gateways whose addresses differ only in the first octet cannot be connected
+	// to each other, nor can a third one be connected to both of them. The one that was connected
+	// first stays. This does not concern nodes that are no gateways. 240/4 is reserved (RFC 1112) and so collides with no other network; 242
 	// and 243 belong to globalnet and to clusterset IPs.
 	VXLANNet          = 241
 	WireGuardNet      = 244
