@@ -268,11 +268,8 @@ func (c *chooser) ownVTEP(p *Peer) error {
 	if !c.snapshot.Standing.Active || own != cable.VTEPOf(dataplane.VXLANNet, p.PrivateIP) {
 		return nil
 	}
-	return sameVTEP{fmt.Errorf("address %v between the gateways is that of node %s of this cluster: the last three octets of their private IPs are equal: make another node the gateway", own, c.membership.Self.Name)}
+	return fmt.Errorf("address %v between the gateways is that of node %s of this cluster: the last three octets of their private IPs are equal: make another node the gateway", own, c.membership.Self.Name)
 }
-
-// sameVTEP is the reason why a gateway has no cable to another one that has its address on the devices of cables.
-type sameVTEP struct{ error }
 
 // room reports, as an error, that policies already make the gateway create as many
 // devices as they can.

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"errors"
 	"slices"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -114,16 +113,11 @@ func (d *director) lost(cluster string) bool {
 }
 
 // detours returns the networks of the gateways to which there is no cable yet, or none while a gateway is a standby, and of those to which this gateway
-// can make none, be it that they have its address.
+// can make none.
 func (d *director) detours() (out []cable.Reached) {
 	missing := map[string]bool{}
 	for _, w := range slices.Concat(d.Cables.Waiting, d.Cables.Spared) {
 		missing[w.Spec.CableName] = true
-	}
-	for _, r := range d.Cables.Refused {
-		if errors.As(r.Err, &sameVTEP{}) {
-			missing[r.Spec.CableName] = true
-		}
 	}
 	for _, p := range d.Accepted.Peers {
 		if missing[p.Name] {
