@@ -19,10 +19,33 @@ import (
 func checkGateways(r request) ([]string, error) {
 	choice, notes, err := r.gateways()
 	if n := len(choice) + len(labelled(r.member.Nodes)); err == nil && r.MultiActiveGateway && n < 2 {
-		notes = append(notes, fmt.Sprintf("%s works with one gateway node, but no other gateway takes over if it fails: label more nodes "+
-			"(kubectl label node NAME %s=true), or specify --gateways 2 or more", r.source("multi-active-gateway"), submarinerv1.GatewayNodeLabel))
+		notes = append(notes, fmt.Sprintf("%s works with one gateway node, but no other gateway takes over if it fails: %s",
+			r.source("multi-active-gateway"), r.anotherGateway(choice)))
 	}
 	return notes, err
+}
+
+// anotherGateway returns how the cluster gets a second gateway node. choice are the nodes that join labels.
+func (r request) anotherGateway(choice []string) string {
+	label := fmt.Sprintf("label more nodes (kubectl label node NAME %s=true)", submarinerv1.GatewayNodeLabel)
+	others := slices.DeleteFunc(slices.Clone(r.member.Nodes), func(n corev1.Node) bool {
+		return cluster.IsGateway(n) || slices.Contains(choice, n.Name)
+	})
+	plain, control := suitable(others)
+	i, _ := r.file.Invited() // checkInvitation returns the error
+	switch {
+	case i != nil && i.Gateways < 2:
+		return "the join file allows one: ask the administrator of the broker for another file (subctl invite --gateways 2)"
+	case len(others) == 0:
+		return "the cluster has no other node: when it has, join again with --gateways 2"
+	case len(plain)+len(control) == 0:
+		return "none of the other nodes is Ready, schedulable and Linux: when one is, join again with --gateways 2"
+	case len(r.GatewayNodes) > 0:
+		return "name more nodes with --gateway-nodes"
+	case !r.LabelGateway:
+		return label
+	}
+	return label + ", or specify --gateways 2 or more"
 }
 
 // gateways returns the nodes to label as gateways, and notes for the user. It chooses the

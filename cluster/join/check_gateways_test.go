@@ -3,11 +3,13 @@ package join_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/broker/brokertest"
 	"subctl/broker/trust"
 	"subctl/cluster/clustertest"
 	"subctl/cluster/join"
@@ -143,4 +145,39 @@ func TestSeveralActiveGateways(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, p.Submariner.Spec.MultiActiveGatewayEnabled)
 	require.Contains(t, p.ChangesText(), "multiActiveGatewayEnabled")
+}
+
+// What the warning about a single gateway advises is not refused.
+func TestAnotherGateway(t *testing.T) {
+	const gateway, label = submarinerv1.GatewayNodeLabel, "label more nodes (kubectl label node NAME submariner.io/gateway=true)"
+	cordoned := in("", "c1")
+	cordoned.Spec.Unschedulable = true
+	for _, test := range []struct {
+		name   string
+		nodes  []corev1.Node
+		change func(*situation)
+		want   string
+	}{
+		{"another node can be one", []corev1.Node{in("", "a"), in("", "b")}, func(*situation) {}, label + ", or specify --gateways 2 or more"},
+		{"one is asked for", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) { s.Gateways = 1 }, label + ", or specify --gateways 2 or more"},
+		{"one node", []corev1.Node{in("", "a")}, func(*situation) {}, "the cluster has no other node: when it has, join again with --gateways 2"},
+		{"one node, a gateway", []corev1.Node{in("", "a", gateway)}, func(*situation) {}, "the cluster has no other node: when it has, join again with --gateways 2"},
+		{"no other node is suitable", []corev1.Node{in("", "a"), cordoned}, func(*situation) {}, "none of the other nodes is Ready, schedulable and Linux: when one is, join again with --gateways 2"},
+		{"a node is named", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) { s.GatewayNodes = []string{"b"} }, "name more nodes with --gateway-nodes"},
+		{"join labels no node", []corev1.Node{in("", "a", gateway), in("", "b")}, func(s *situation) { s.LabelGateway = false }, label},
+		{"invited with one", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) {
+			invite(t, s.file, trust.Invitation{
+				Key: brokertest.Key("invitee").Public(), Cluster: "west", Gateways: 1, Sets: []string{"default"}, Serial: 1, Expires: time.Now().Add(time.Hour).UnixMilli(),
+			})
+		}, "the join file allows one: ask the administrator of the broker for another file (subctl invite --gateways 2)"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.f.Nodes, s.MultiActiveGateway = test.nodes, true
+			test.change(s)
+			p, err := s.plan()
+			require.NoError(t, err)
+			require.Contains(t, p.Warnings, "--multi-active-gateway works with one gateway node, but no other gateway takes over if it fails: "+test.want)
+		})
+	}
 }
