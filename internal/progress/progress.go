@@ -31,6 +31,11 @@ func (r *Reporter) Step(format string, args ...any) {
 // Done reports the end of a step.
 func (r *Reporter) Done(format string, args ...any) { r.line("✓", fmt.Sprintf(format, args...)) }
 
+// List reports something that has several parts, which are indented.
+func (r *Reporter) List(text string, parts []string) {
+	r.line("•", strings.Join(append([]string{text}, parts...), "\n  "))
+}
+
 // Warn reports a problem that does not stop the command.
 func (r *Reporter) Warn(format string, args ...any) { r.line("⚠", fmt.Sprintf(format, args...)) }
 

@@ -15,10 +15,14 @@ func TestLines(t *testing.T) {
 	p := progress.New(&out)
 	p.Step("deploying the broker in %s", "submariner-k8s-broker")
 	p.Done("deployed the broker")
+	p.List("100 % of it:", []string{"a", "b"})
 	p.Warn("%d nodes are gateways", 0)
 	p.Fail("waiting: %v", errors.Join(errors.New("one"), errors.New("two")))
 	require.Equal(t, ` • deploying the broker in submariner-k8s-broker …
  ✓ deployed the broker
+ • 100 % of it:
+     a
+     b
  ⚠ 0 nodes are gateways
  ✗ waiting: one
    two

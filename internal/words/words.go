@@ -1,5 +1,5 @@
 // Package words makes the phrases that messages of several packages need: which name
-// was meant, lists of names, and numbers of things.
+// was meant, lists of names, numbers of things, and times.
 package words
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // longest is the maximum length of a name that Nearest looks at. Some names come from other
@@ -84,6 +85,33 @@ func Count(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Duration spells a time out to the second, such as "5 minutes" and "1 hour 30 minutes".
+func Duration(d time.Duration) string {
+	d = d.Round(time.Second)
+	if d <= 0 {
+		return "0 seconds"
+	}
+	var parts []string
+	for _, unit := range []struct {
+		name string
+		is   time.Duration
+	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}} {
+		if n := d / unit.is; n > 0 {
+			parts = append(parts, Count(int(n), unit.name))
+		}
+		d %= unit.is
+	}
+	return strings.Join(parts, " ")
+}
+
+// Ago tells how long ago something was, to the second or, if it was more than an hour ago, to the minute.
+func Ago(d time.Duration) string {
+	if d >= time.Hour {
+		d = d.Round(time.Minute)
+	}
+	return Duration(d) + " ago"
 }
 
 // Distinct returns the different values of list but "", sorted.
