@@ -191,10 +191,10 @@ func TestGreyFailures(t *testing.T) {
 		message string
 	}{
 		"forward drops": {
-			gw, over(0), west.nodes["gw"], fmt.Sprintf(drops, "forward", "drop"), "answers pings, but forwards no packets",
+			gw, over(0), west.nodes["gw"], fmt.Sprintf(drops, "forward", "drop"), "gateway gw of cluster west answers pings, but forwards no packets",
 		},
 		"forward drops at the own gateway": {
-			worker, "gateway/gw2", east.nodes["gw2"], fmt.Sprintf(drops, "forward", "drop"), "answers pings, but forwards no packets",
+			worker, "gateway/gw2", east.nodes["gw2"], fmt.Sprintf(drops, "forward", "drop"), "it answers pings, but forwards no packets",
 		},
 		"first packets of connections are dropped": {
 			gw, over(0), west.nodes["gw"], fmt.Sprintf(drops, "forward", "ct state new drop"), "answers pings, but forwards no packets, or none of new connections",
@@ -206,7 +206,7 @@ func TestGreyFailures(t *testing.T) {
 			worker, "gateway/gw", east.nodes["gw"], fmt.Sprintf(drops, "input", "udp dport 4800 meta length > 1400 drop"), "packets of 1450 bytes",
 		},
 		"one direction is cut": {
-			gw, over(0), fabric, fmt.Sprintf(drops, "forward", "ip saddr 172.18.2.11 ip daddr 172.18.1.11 drop"), "Failed to successfully ping",
+			gw, over(0), fabric, fmt.Sprintf(drops, "forward", "ip saddr 172.18.2.11 ip daddr 172.18.1.11 drop"), "gateway gw of cluster west answers neither echoes nor pings",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

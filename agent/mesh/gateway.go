@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -93,7 +94,7 @@ func (p Plan) probes() Probes {
 			continue
 		}
 		if p.several[c.Cluster] {
-			out.Targets[probeName(c.Name, c.Device())] = fastTarget(p.links[i], c.MTU(m.Offer.Local))
+			out.Targets[probeName(c.Name, c.Device())] = fastTarget(c, p.links[i], c.MTU(m.Offer.Local))
 			if c.HealthIP.IsValid() && from.IsValid() && hc.Enabled {
 				out.Targets[c.Name] = Target{IP: c.HealthIP, From: from}
 			}
@@ -125,9 +126,9 @@ func (p Plan) leaveToPings(down Healths) {
 	}
 }
 
-// fastTarget returns the other end of a cable to a cluster to which there are several ways, given the MTU of the cable.
-func fastTarget(l cable.Link, mtu int) Target {
-	t := Target{IP: l.IP, From: l.From, Fast: true}
+// fastTarget returns the other end of a cable to a cluster to which there are several ways, given the link and the MTU of the cable.
+func fastTarget(c cable.Cable, l cable.Link, mtu int) Target {
+	t := Target{IP: l.IP, From: l.From, Who: fmt.Sprintf("gateway %s of cluster %s", c.Host, c.Cluster), Fast: true}
 	if l.MAC != "" {
 		t.Echo = Echo{Device: l.Device, MAC: l.MAC, MTU: mtu}
 	}

@@ -94,6 +94,9 @@ const (
 // Target is an address to ping and the address to ping it from.
 type Target struct {
 	IP, From netip.Addr
+	// Who is the name of a target that is Fast in messages, such as "gateway gw-1 of cluster west"; empty if it is its address. It is "it" where
+	// messages are about a node of this cluster, which Healths.unreachable names.
+	Who string
 	// Eager has it pinged more often than Interval: a change of cables waits for the answer.
 	Eager bool
 	// Fast has it pinged every FastInterval: if it is down, packets take another way at once.
@@ -117,7 +120,8 @@ type Echo struct {
 type Health struct {
 	Status  submarinerv1.ConnectionStatus
 	Message string
-	// Of a target that is Fast, when it was found down, and by what: ByPing, ByEcho or ByLargeEcho.
+	// Of a target that is Fast, when it was last found down, and by what: ByPing, ByEcho or ByLargeEcho. If it is not down any more, Back is
+	// later.
 	Since time.Time
 	By    string
 	// Back is when a target that is Fast last answered again after it was down; the zero time if it was not.

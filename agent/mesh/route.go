@@ -103,7 +103,7 @@ func (m Membership) probeNodes(p *Probes, in cable.Intra) {
 	for _, g := range m.Siblings() {
 		ip, mac := cable.VTEP(dataplane.IntraVTEPNet, g.IP)
 		p.Targets[gatewayProbe(g)] = Target{
-			IP: ip, From: from, Fast: true, Echo: Echo{Device: dataplane.IntraDevice, MAC: mac, MTU: in.MTU - dataplane.VXLANOverhead},
+			IP: ip, From: from, Who: "it", Fast: true, Echo: Echo{Device: dataplane.IntraDevice, MAC: mac, MTU: in.MTU - dataplane.VXLANOverhead},
 		}
 	}
 	if len(m.Siblings()) == len(m.Gateways) {
@@ -111,7 +111,7 @@ func (m Membership) probeNodes(p *Probes, in cable.Intra) {
 	}
 	for _, w := range in.Workers {
 		if w.Pods.IsValid() { // else the CNI routes to them
-			p.Targets[workerProbe(w)] = Target{IP: cable.VTEPOf(dataplane.IntraVTEPNet, w.IP), From: from, Fast: true}
+			p.Targets[workerProbe(w)] = Target{IP: cable.VTEPOf(dataplane.IntraVTEPNet, w.IP), From: from, Who: "it", Fast: true}
 		}
 	}
 }

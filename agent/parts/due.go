@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -137,6 +138,6 @@ func (p *prober) judge(g *pinged) bool {
 		return false
 	}
 	g.health.Status = submarinerv1.ConnectionError
-	g.health.Message = unanswered(g.target)
+	g.health.Message = fmt.Sprintf("Failed to successfully ping the remote endpoint IP %q", g.target.IP) // upstream's
 	return true
 }

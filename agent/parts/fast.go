@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -180,22 +181,18 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 // fault returns what has found that the target is down, and why it is; empty if it is not.
 func (g *pinged) fault(now time.Time) (by, why string) {
 	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= mesh.FastLost }
+	who := cmp.Or(g.target.Who, g.target.IP.String())
 	switch {
 	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryMany:
-		return echoing.String(), fmt.Sprintf("%v answers pings, but forwards no packets, or none of new connections: check the chains at the hook \"forward\" there, net.ipv4.ip_forward, and whether its table of connections is full (net.netfilter.nf_conntrack_count)", g.target.IP)
+		return echoing.String(), fmt.Sprintf("%s answers pings, but forwards no packets, or none of new connections: check the chains at the hook \"forward\" there, net.ipv4.ip_forward, and whether its table of connections is full (net.netfilter.nf_conntrack_count)", who)
 	case down(echoing):
-		return echoing.String(), unanswered(g.target)
+		return echoing.String(), who + " answers neither echoes nor pings: check its node, and the path to it"
 	case down(pinging):
-		return pinging.String(), unanswered(g.target)
+		return pinging.String(), who + " does not answer pings: check its node, and the path to it"
 	case down(filling) && g.fast.streams[echoing].lost == 0:
-		return filling.String(), fmt.Sprintf("packets of %d bytes to %v and back are lost, although small ones are not: check the MTU of the path", g.target.Echo.MTU, g.target.IP)
+		return filling.String(), fmt.Sprintf("packets of %d bytes to %s and back are lost, although small ones are not: check the MTU of the path", g.target.Echo.MTU, who)
 	}
 	return "", ""
-}
-
-// unanswered is the message about a target that does not answer.
-func unanswered(t mesh.Target) string {
-	return fmt.Sprintf("Failed to successfully ping the remote endpoint IP %q", t.IP)
 }
 
 // next returns when to look at the target again: when a probe is due, or an answer is late.

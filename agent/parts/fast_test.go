@@ -191,17 +191,17 @@ func TestFastEchoes(t *testing.T) {
 		by            string
 	}{
 		{"an older version", [kinds]bool{true, false, false}, [kinds]bool{true, false, false}, "", ""},
-		{"an older version that fails", [kinds]bool{true, false, false}, [kinds]bool{}, "Failed to successfully ping", "ping"},
+		{"an older version that fails", [kinds]bool{true, false, false}, [kinds]bool{}, "gateway gw of cluster west does not answer pings", "ping"},
 		{"a smaller MTU", [kinds]bool{true, true, false}, [kinds]bool{true, true, false}, "", ""},
 		{"no ping is answered", [kinds]bool{false, true, true}, [kinds]bool{false, true, true}, "", ""},
-		{"it forwards nothing", [kinds]bool{true, true, true}, [kinds]bool{true, false, false}, "answers pings, but forwards no packets", "echo"},
-		{"large packets are lost", [kinds]bool{true, true, true}, [kinds]bool{true, true, false}, "packets of 1400 bytes", "large echo"},
-		{"it fails", [kinds]bool{true, true, true}, [kinds]bool{}, "Failed to successfully ping", "echo"},
+		{"it forwards nothing", [kinds]bool{true, true, true}, [kinds]bool{true, false, false}, "gateway gw of cluster west answers pings, but forwards no packets", "echo"},
+		{"large packets are lost", [kinds]bool{true, true, true}, [kinds]bool{true, true, false}, "packets of 1400 bytes to gateway gw of cluster west and back are lost", "large echo"},
+		{"it fails", [kinds]bool{true, true, true}, [kinds]bool{}, "gateway gw of cluster west answers neither echoes nor pings", "echo"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newFastWorld(time.Millisecond)
-				w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}}}, nil)
+				w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": {IP: w.ip, Who: "gateway gw of cluster west", Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}}}, nil)
 				answers := test.before
 				w.lose = func(_ mesh.Target, a asked) bool { return !answers[a.kind] }
 				w.run(after(10 * time.Second))
