@@ -11,6 +11,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/words"
 	"subctl/policy/catalog"
 )
 
@@ -32,11 +33,11 @@ tells why it is not the driver that the policy names, or that is the clusters' d
 largest packet that the cable carries, and PATH MTU the largest packet of the network between
 the gateways, in bytes. RECEIVED and SENT count the bytes of an encrypted cable since its keys
 or its program were last replaced, and HANDSHAKE is the time since the gateways last agreed on
-keys. DETECTED BY is the probe that found that the cable does not carry packets, and how long ago,
-where there are several ways to the cluster: ping; echo, which the remote gateway's kernel
-forwards back; or large echo, a packet as large as the MTU. DROPPED counts the packets from and
-to the cluster that the gateway dropped to keep clusters apart, such as packets for a third
-cluster. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
+keys. DETECTED BY is the probe that last found that the cable does not carry packets, how long
+ago, and until when if the cable carries them again, where there are several ways to the
+cluster: ping; echo, which the remote gateway's kernel forwards back; or large echo, a packet
+as large as the MTU. DROPPED counts the packets from and to the cluster that the gateway
+dropped to keep clusters apart, such as packets for a third cluster. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
 attempts to reach the remote gateway.
 
 With --wait, the command waits until it would exit with 0 and there is a connection to each
@@ -77,12 +78,21 @@ type connectionRow struct {
 	LastHandshake  string   `json:"lastHandshake"`  // RFC 3339; empty: unknown
 	IsolationDrops *int64   `json:"isolationDrops"` // packets; null: unknown
 	Implementation string   `json:"implementation"`
-	DetectedBy     string   `json:"detectedBy"` // ping, echo or large echo; empty: no failure was detected
+	DetectedBy     string   `json:"detectedBy"` // ping, echo or large echo; empty: there is no failure now, or it was not detected
 	DetectedAt     string   `json:"detectedAt"` // RFC 3339; empty: unknown
 	Attempts       []string `json:"attempts"`
 
+	LastFailure *failureRow `json:"lastFailure"` // that is over; null: none is known, or there is one now
+
 	handshakeAge string
 	detected     string
+}
+
+// failureRow is a failure of a cable that is over.
+type failureRow struct {
+	DetectedBy  string `json:"detectedBy"`  // ping, echo or large echo
+	DetectedAt  string `json:"detectedAt"`  // RFC 3339
+	RecoveredAt string `json:"recoveredAt"` // RFC 3339
 }
 
 func connectionsTable() look.Section { return connectionsView().Section() }
@@ -134,11 +144,7 @@ func connectionRows(s look.Site) []connectionRow {
 				Member: c.Member, MemberReason: c.MemberReason, Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, DriverReason: c.DriverReason, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,
 				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
 			}
-			r.DetectedBy, r.detected = c.DetectedBy, c.DetectedBy
-			if at := c.DetectedAt; at != nil {
-				r.DetectedAt = at.UTC().Format(time.RFC3339)
-				r.detected += fmt.Sprintf(", %v ago", max(0, s.Now.Sub(at.Time)).Round(time.Second))
-			}
+			r.describeFailure(s.Now, c)
 			if at := c.LastHandshake; at != nil {
 				r.LastHandshake, r.handshakeAge = at.UTC().Format(time.RFC3339), max(0, s.Now.Sub(at.Time)).Round(time.Second).String()
 			}
@@ -158,6 +164,19 @@ func connectionRows(s look.Site) []connectionRow {
 			strings.Compare(a.CableDriver, b.CableDriver))
 	})
 	return rows
+}
+
+// describeFailure adds what has found that a cable does not carry packets, or did not.
+func (r *connectionRow) describeFailure(now time.Time, c submarinerv1.Connection) {
+	r.DetectedBy, r.detected = c.DetectedBy, c.DetectedBy
+	if at := c.DetectedAt; at != nil {
+		r.DetectedAt = at.UTC().Format(time.RFC3339)
+		r.detected += ", " + words.Ago(now.Sub(at.Time))
+	}
+	if f := c.LastFailure; f != nil && c.DetectedBy == "" {
+		r.LastFailure = &failureRow{f.DetectedBy, f.DetectedAt.UTC().Format(time.RFC3339), f.RecoveredAt.UTC().Format(time.RFC3339)}
+		r.detected = fmt.Sprintf("%s, %s (until %s)", f.DetectedBy, words.Ago(now.Sub(f.DetectedAt.Time)), words.Ago(now.Sub(f.RecoveredAt.Time)))
+	}
 }
 
 // severalLocal reports whether the rows are connections of several gateways of a cluster.
@@ -219,10 +238,10 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 	if len(rows) == 0 {
 		out = append(out, "no connections found")
 	}
+	var down, faults gatewayProblems
 	for _, r := range rows {
 		if r.Status != string(submarinerv1.Connected) {
-			out = append(out, strings.TrimSuffix(fmt.Sprintf("gateway %s to %s of cluster %q: %s: %s",
-				r.Gateway, r.RemoteGateway, r.RemoteCluster, r.Status, r.StatusMessage), ": "))
+			down.add(r.Gateway, strings.TrimSuffix(fmt.Sprintf(" to %s of cluster %q: %s: %s", r.RemoteGateway, r.RemoteCluster, r.Status, r.StatusMessage), ": "))
 		}
 	}
 	for _, gw := range s.Gateways {
@@ -230,8 +249,8 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 			continue // reported for each connection above
 		}
 		if fault := look.GatewayFault(gw, s.Now); fault != "" {
-			out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, fault))
+			faults.add(gw.Name, ": "+fault)
 		}
 	}
-	return out
+	return slices.Concat(out, down.lines(), faults.lines())
 }

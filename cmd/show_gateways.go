@@ -3,25 +3,31 @@ package cmd
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
 	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/words"
 )
 
-const gatewaysLong = `HA STATUS is active, draining or drained (subctl gateway drain), or passive: a standby, which is used
-if no active gateway answers (docs/failover.md). WEIGHT is the gateway's
-share of new connections compared to the others (docs/failover.md). FLOWS is the number of
-connections to and from other clusters that it carries, without those of pods on its own node;
-SHARE is its part of those of all gateways of its cluster. SUMMARY is the number of connections that are up, or the problem of the gateway. A gateway
+const gatewaysLong = `HA STATUS is active, draining or drained (subctl gateway drain), or passive: a standby, which
+is used if no active gateway answers (docs/failover.md). WEIGHT is the gateway's share of new
+connections compared to the others; 0 drains it. FLOWS is the number of connections to and
+from other clusters that it carries, without those of pods on its own node; -o json and
+-o yaml list up to 20 of them. SHARE is its part of those of all gateways of its cluster.
+SUMMARY is the number of connections that are up, or the problem of the gateway. A gateway
 that has not reported for 15 s is considered dead.
 
--o wide also shows since when the gateway drains; NEXT HOP GROUPS, which are resilient, or plain
-where the kernel has no resilient ones, or multipath routes where it has no next hop objects: then
-connections may move when another gateway comes or goes; and HASH POLICY, the sysctl net.ipv4.fib_multipath_hash_policy: with 0, all connections
-between two pods take the same gateways.
+-o wide also shows since when the gateway drains; NEXT HOP GROUPS, which are resilient, or
+plain where the kernel has no resilient ones, or multipath routes where it has no next hop
+objects: then connections may move when another gateway comes or goes; and HASH POLICY, the
+sysctl net.ipv4.fib_multipath_hash_policy: with 0, all connections between two pods take the
+same gateways.
 
 The exit code is 3 if no gateway is active, or if a gateway is dead, reports a failure,
 refuses an endpoint, cannot use its configuration, is out of sync with the broker, or has a
@@ -39,8 +45,9 @@ type gatewayRow struct {
 	Version     string `json:"version"`
 	Healthy     bool   `json:"healthy"`
 
-	Weight         int      `json:"weight"`         // 0: unknown
+	Weight         *int     `json:"weight"`         // 0: it is drained by its weight; null: unknown
 	Flows          *int64   `json:"flows"`          // null: unknown
+	SomeFlows      []string `json:"someFlows"`      // the first of them, at most 20, such as "tcp 10.1.0.5:40000 → 10.2.0.9:80"
 	Share          *float64 `json:"share"`          // of the flows of all gateways of the cluster, 0 to 1; null: unknown, or there are no flows
 	DrainingSince  string   `json:"drainingSince"`  // RFC 3339; empty: it is in service
 	NextHopObjects *bool    `json:"nextHopObjects"` // whether its kernel has next hop objects; null: unknown
@@ -56,7 +63,7 @@ func gatewaysTable() look.Section {
 			{Head: "NODE", Cell: func(r gatewayRow) string { return r.Node }},
 			{Head: "HA STATUS", Cell: func(r gatewayRow) string { return r.State }},
 			{Head: "SINCE", Wide: true, Cell: func(r gatewayRow) string { return r.DrainingSince }},
-			{Head: "WEIGHT", Cell: func(r gatewayRow) string { return number(r.Weight) }},
+			{Head: "WEIGHT", Cell: func(r gatewayRow) string { return weightText(r.Weight) }},
 			{Head: "FLOWS", Cell: func(r gatewayRow) string { return count(r.Flows) }},
 			{Head: "SHARE", Cell: func(r gatewayRow) string { return percent(r.Share) }},
 			{Head: "NEXT HOP GROUPS", Wide: true, Cell: func(r gatewayRow) string { return groupsText(r.NextHopObjects, r.ResilientGroup) }},
@@ -93,6 +100,7 @@ func gatewayRows(s look.Site) []gatewayRow {
 func (r *gatewayRow) describe(s look.Site, gw submarinerv1.Gateway) {
 	r.State = cmp.Or(gw.Status.Drain, r.HAStatus)
 	r.Weight, r.Flows = gw.Status.Weight, gw.Status.Flows
+	r.SomeFlows = append([]string{}, gw.Status.SomeFlows[:min(len(gw.Status.SomeFlows), dataplane.MaxFlows)]...)
 	if at := gw.Status.DrainingSince; at != nil {
 		r.DrainingSince = at.UTC().Format(time.RFC3339)
 	}
@@ -117,6 +125,14 @@ func shareOut(rows []gatewayRow) {
 			rows[i].Share = &share
 		}
 	}
+}
+
+// weightText formats a weight that may be unknown.
+func weightText(weight *int) string {
+	if weight == nil {
+		return ""
+	}
+	return strconv.Itoa(*weight)
 }
 
 // percent formats a share that may be unknown.
@@ -153,7 +169,7 @@ func hashText(policy *int) string {
 	return strconv.Itoa(*policy)
 }
 
-// connectionSummary is upstream's wording.
+// connectionSummary is upstream's wording, except where one connection is up.
 func connectionSummary(up, all int) string {
 	switch {
 	case all == 0:
@@ -161,21 +177,60 @@ func connectionSummary(up, all int) string {
 	case up == all:
 		return fmt.Sprintf("All connections (%d) are established", all)
 	}
+	if up == 1 {
+		return fmt.Sprintf("1 connection out of %d is established", all)
+	}
 	return fmt.Sprintf("%d connections out of %d are established", up, all)
+}
+
+// gatewayProblems are problems that gateways of a cluster have, in the order in which they were added. A failure of a remote gateway is one for
+// all gateways.
+type gatewayProblems struct {
+	texts    []string
+	gateways map[string][]string // by text
+}
+
+// add adds a problem; text follows the name of the gateway.
+func (p *gatewayProblems) add(gateway, text string) {
+	if p.gateways == nil {
+		p.gateways = map[string][]string{}
+	}
+	if p.gateways[text] == nil {
+		p.texts = append(p.texts, text)
+	}
+	if !slices.Contains(p.gateways[text], gateway) {
+		p.gateways[text] = append(p.gateways[text], gateway)
+	}
+}
+
+// lines returns a line for each problem.
+func (p *gatewayProblems) lines() (out []string) {
+	for _, text := range p.texts {
+		who := "gateway " + p.gateways[text][0]
+		if len(p.gateways[text]) > 1 {
+			who = "gateways " + words.List(p.gateways[text])
+			if strings.HasPrefix(text, ":") {
+				who += ", each"
+			}
+		}
+		out = append(out, who+text)
+	}
+	return out
 }
 
 func gatewayTrouble(s look.Site, rows []gatewayRow) []string {
 	if len(rows) == 0 {
 		return []string{look.NoGateways}
 	}
-	var out []string
+	var faults gatewayProblems
 	active := false
 	for i, gw := range s.Gateways {
 		active = active || gw.Status.HAStatus == submarinerv1.HAStatusActive && look.Stale(gw, s.Now) == ""
 		if !rows[i].Healthy {
-			out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, rows[i].Summary))
+			faults.add(gw.Name, ": "+rows[i].Summary)
 		}
 	}
+	out := faults.lines()
 	if !active {
 		out = append(out, "no gateway is active")
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
+	"subctl/dataplane"
 )
 
 func named(name string) metav1.ObjectMeta {
@@ -147,9 +149,10 @@ func severalGateways() []client.Object {
 	east := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
 	east2 := connection(submarinerv1.Connected, endpoint("east", "gw-e2", "172.18.0.10"))
 	east2.Member, east2.MemberReason = new(false), "down since 2026-03-01T11:58:00Z"
-	east2.Status, east2.StatusMessage = submarinerv1.ConnectionError, `241.18.0.10 answers pings, but forwards no packets`
+	east2.Status, east2.StatusMessage = submarinerv1.ConnectionError, `gateway gw-e2 of cluster east answers pings, but forwards no packets`
 	east2.DetectedBy, east2.DetectedAt = "echo", &metav1.Time{Time: now.Add(-2 * time.Minute)}
 	east.Member = new(true)
+	east.LastFailure = &submarinerv1.CableFailure{DetectedBy: "large echo", DetectedAt: metav1.NewTime(now.Add(-2 * time.Hour)), RecoveredAt: metav1.NewTime(now.Add(-61 * time.Second))}
 	east.Driver, east.DesiredDriver, east.Policy = "vxlan+wireguard", "vxlan+wireguard", "secure"
 	east.DriverReason = "wireguard connects to one gateway of a cluster, and clusters east and west have several: vxlan+wireguard is in its place"
 	sub := submariner("west")
@@ -159,9 +162,12 @@ func severalGateways() []client.Object {
 		drain  string
 		weight int
 		flows  int64
-	}{{"", 100, 60}, {"", 50, 29}, {"draining", 100, 11}, {"drained", 100, 0}} {
+	}{{"", 100, 60}, {"", 50, 29}, {"draining", 100, 11}, {"drained", 0, 0}} {
 		gw := gateway("west", "gw-"+strconv.Itoa(i+1), time.Second, east, east2)
-		gw.Status.Weight, gw.Status.Drain, gw.Status.Flows = g.weight, g.drain, &g.flows
+		gw.Status.Weight, gw.Status.Drain, gw.Status.Flows = &g.weight, g.drain, &g.flows
+		if i == 2 {
+			gw.Status.SomeFlows = slices.Repeat([]string{"tcp 10.1.0.5:40000 → 10.2.0.9:80"}, dataplane.MaxFlows+1) // more than agents report
+		}
 		if g.drain != "" {
 			gw.Status.DrainingSince = &metav1.Time{Time: now.Add(-time.Minute)}
 		}

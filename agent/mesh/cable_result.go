@@ -33,12 +33,31 @@ func (p Plan) result(o Outcome, number int) cableResult {
 	return r
 }
 
+// frequent returns the name of the frequent probe of the cable, which decides whether packets take it where there are several ways to its
+// cluster; false if there is one way.
+func (r cableResult) frequent() (probe string, ok bool) {
+	probe = probeName(r.cable.Name, r.cable.Device())
+	return probe, r.plan.Probes.Targets[probe].Fast
+}
+
+// health returns the result of the health check. Where there is none, as the user has turned it off or an address is missing, the result of
+// the frequent probe counts; probed is false if there is neither.
+func (r cableResult) health() (h Health, probed, answered bool) {
+	name := r.cable.Name
+	if _, probed = r.plan.Probes.Targets[name]; !probed {
+		if frequent, ok := r.frequent(); ok {
+			name, probed = frequent, true
+		}
+	}
+	h, answered = r.outcome.Health[name]
+	return h, probed, answered
+}
+
 // status returns the state of the cable. A ping counts most, as it takes the path of the
 // traffic. Where no ping is answered, the cable's own state tells why.
 func (r cableResult) status() (submarinerv1.ConnectionStatus, string, *submarinerv1.LatencyRTT) {
-	name, state := r.cable.Name, r.state
-	_, probed := r.plan.Probes.Targets[name]
-	h, answered := r.outcome.Health[name]
+	state := r.state
+	h, probed, answered := r.health()
 	switch {
 	case r.broken != nil:
 		return submarinerv1.ConnectionError, clip(r.broken.Error()), h.RTT.reported()
@@ -82,17 +101,24 @@ func (r cableResult) unanswered() (submarinerv1.ConnectionStatus, string) {
 }
 
 // detected adds to a connection what the frequent probes have found, where there are several ways to its
-// cluster: the cable does not carry packets, although the other gateway may answer pings.
-func (r cableResult) detected(conn *submarinerv1.Connection) {
-	c := r.cable
-	probe := probeName(c.Name, c.Device())
-	h := r.outcome.Health[probe]
-	if !r.plan.Probes.Targets[probe].Fast || h.Status != submarinerv1.ConnectionError || r.broken != nil {
+// cluster: the cable does not carry packets, although the other gateway may answer pings; or when that was so last. old is the connection as it
+// was reported before; nil if it was not.
+func (r cableResult) detected(conn, old *submarinerv1.Connection) {
+	probe, ok := r.frequent()
+	if !ok || r.broken != nil {
 		return
 	}
-	conn.Status, conn.StatusMessage, conn.DetectedBy = h.Status, clip(h.Message), h.By
-	if !h.Since.IsZero() {
-		conn.DetectedAt = &metav1.Time{Time: h.Since.Truncate(time.Second)}
+	second := func(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+	switch h := r.outcome.Health[probe]; {
+	case h.Status == submarinerv1.ConnectionError:
+		conn.Status, conn.StatusMessage, conn.DetectedBy = h.Status, clip(h.Message), h.By
+		if !h.Since.IsZero() {
+			conn.DetectedAt = new(second(h.Since))
+		}
+	case !h.Since.IsZero() && !h.Back.IsZero():
+		conn.LastFailure = &submarinerv1.CableFailure{DetectedBy: h.By, DetectedAt: second(h.Since), RecoveredAt: second(h.Back)}
+	case old != nil:
+		conn.LastFailure = old.LastFailure // which an agent before this one has found
 	}
 }
 

@@ -34,12 +34,13 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend, conn.DesiredDriver, conn.DriverReason = conn.Driver, conn.Driver, clip(m.Cables.InPlace[c.Name])
 		r := p.result(o, i)
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = r.status()
-		r.detected(&conn)
+		r.detected(&conn, reported[c.Name])
 		r.count(&conn)
 		if n, ok := m.Snapshot.Drops[c.Cluster]; ok {
 			conn.IsolationDrops = new(int64(min(n, math.MaxInt64)))
 		}
-		conn.LastContact = contact(before[c.Name], conn, o, o.Health[c.Name])
+		health, _, _ := r.health()
+		conn.LastContact = contact(before[c.Name], conn, o, health)
 		if c.PublicKey != (keys.PublicKey{}) {
 			conn.PublicKey = c.PublicKey.String()
 		}
@@ -93,7 +94,7 @@ func lastContacts(reports []*submarinerv1.Gateway) map[string]*metav1.Time {
 }
 
 // contact returns when the remote gateway of a connection last answered: now if it answers
-// pings, otherwise the last handshake or the last contact that was reported before; nil if
+// probes, otherwise the last handshake or the last contact that was reported before; nil if
 // never.
 func contact(before *metav1.Time, c submarinerv1.Connection, o Outcome, h Health) *metav1.Time {
 	if o.Broken[c.Endpoint.CableName] == nil && h.Status == submarinerv1.Connected {

@@ -54,6 +54,71 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// Where the health check is off, or an address is missing, the frequent probes of a cluster with several ways decide, and the message does not
+// deny them.
+func TestStatusWithoutAHealthCheck(t *testing.T) {
+	c := cable.Cable{Peer: cable.Peer{Gateway: cable.Gateway{Name: "west"}}, Driver: drivers.Find("vxlan")}
+	probe := probeName("west", c.Device())
+	var rtt RTT
+	rtt.Add(time.Millisecond)
+	for _, test := range []struct {
+		name    string
+		fast    bool
+		health  map[string]Health
+		status  submarinerv1.ConnectionStatus
+		message string
+		rtt     *submarinerv1.LatencyRTT
+	}{
+		{"one way", false, nil, submarinerv1.Connected, "not probed: the health check is off, or one of the gateways has no address in its pod network", nil},
+		{"several, not answered yet", true, nil, submarinerv1.Connecting, waitingForPing, nil},
+		{"several, answered", true, map[string]Health{probe: {Status: submarinerv1.Connected, RTT: rtt}}, submarinerv1.Connected, "", rtt.reported()},
+		{"several, down", true, map[string]Health{probe: {Status: submarinerv1.ConnectionError, Message: "lost"}}, submarinerv1.ConnectionError, "lost", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := Plan{Traffic: Traffic{Held: []cable.Cable{c}}, Mesh: &Mesh{}, Probes: Probes{Targets: map[string]Target{probe: {Fast: test.fast}}}, links: []cable.Link{{}}}
+			o := Outcome{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Health: test.health}
+			status, message, rtt := p.result(o, 0).status()
+			require.Equal(t, test.status, status)
+			require.Equal(t, test.message, message)
+			require.Equal(t, test.rtt, rtt)
+			require.Equal(t, test.rtt != nil, p.connections(o)[0].LastContact != nil)
+		})
+	}
+}
+
+// A connection keeps its last failure once it is over, also after a restart of the agent, until there is another one.
+func TestLastFailure(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC)
+	c := cable.Cable{Peer: cable.Peer{Gateway: cable.Gateway{Name: "west"}}, Driver: drivers.Find("vxlan")}
+	probe := probeName("west", c.Device())
+	m := &Mesh{Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west"}}}}
+	p := Plan{Traffic: Traffic{Held: []cable.Cable{c}}, Mesh: m, Probes: Probes{Targets: map[string]Target{probe: {Fast: true}}}, links: []cable.Link{{}}}
+	failure := func(by string, from, to time.Duration) *submarinerv1.CableFailure {
+		at := func(d time.Duration) metav1.Time { return metav1.NewTime(began.Add(d).Truncate(time.Second)) }
+		return &submarinerv1.CableFailure{DetectedBy: by, DetectedAt: at(from), RecoveredAt: at(to)}
+	}
+	for _, step := range []struct {
+		name   string
+		health Health
+		failed *submarinerv1.CableFailure
+	}{
+		{"none yet", Health{Status: submarinerv1.Connected}, nil},
+		{"down", Health{Status: submarinerv1.ConnectionError, By: "echo", Since: began}, nil},
+		{"up", Health{Status: submarinerv1.Connected, By: "echo", Since: began, Back: began.Add(time.Minute)}, failure("echo", 0, time.Minute)},
+		{"the next agent has not probed yet", Health{Status: submarinerv1.Connecting}, failure("echo", 0, time.Minute)},
+		{"the next agent has probed", Health{Status: submarinerv1.Connected}, failure("echo", 0, time.Minute)},
+		{"down again", Health{Status: submarinerv1.ConnectionError, By: "ping", Since: began.Add(time.Hour), Back: began.Add(time.Minute)}, nil},
+		{"up again", Health{Status: submarinerv1.Connected, By: "ping", Since: began.Add(time.Hour), Back: began.Add(2 * time.Hour)}, failure("ping", time.Hour, 2*time.Hour)},
+	} {
+		conn := p.connections(Outcome{Now: began, Health: map[string]Health{probe: step.health}})[0]
+		require.Equal(t, step.failed, conn.LastFailure, step.name)
+		require.Equal(t, step.health.Status == submarinerv1.ConnectionError, conn.DetectedBy != "", step.name)
+		report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
+		report.Status.Connections = []submarinerv1.Connection{conn}
+		m.Snapshot = NewSnapshot("gw", report)
+	}
+}
+
 // A connection reports the driver in use where upstream's tools look for it, the driver that
 // it should use, and what the kernel counted.
 func TestWhatAConnectionReports(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 
 // share holds the settings of a gateway that the annotations of its node specify.
 type share struct {
-	weight int           // 1 to cable.MaxWeight
+	weight int           // 0, which drains it, to cable.MaxWeight
 	drain  bool          // it is to be drained
 	grace  time.Duration // that flows are given to end
 }
@@ -50,7 +50,7 @@ func readShare(n *corev1.Node) (share, error) {
 		case err != nil || w < 0 || w > cable.MaxWeight:
 			errs = append(errs, fmt.Errorf("node %s: annotation %s is %.80q: it must be a whole number from 1 to %d, or 0 to drain the gateway; until then, its weight is the default, %d",
 				n.Name, submarinerv1.WeightAnnotation, text, cable.MaxWeight, cable.DefaultWeight))
-		case w != 0:
+		default:
 			s.weight = w
 		}
 	}
@@ -65,10 +65,16 @@ func readShare(n *corev1.Node) (share, error) {
 	return s, errors.Join(errs...)
 }
 
+// GraceOf returns the time that the flows of a gateway are given to end if it is drained, as its node specifies.
+func GraceOf(n *corev1.Node) time.Duration {
+	s, _ := readShare(n) // its gateway reports the mistake
+	return s.grace
+}
+
 // shareOf sets the weight of a node as a gateway, and how far it has got on its way out of service.
 func (m *Membership) shareOf(node *cable.Node, n *corev1.Node) {
-	s, _ := readShare(n) // its gateway reports the mistake
-	node.Weight = s.weight
+	s, _ := readShare(n)                                // its gateway reports the mistake
+	node.Weight = cmp.Or(s.weight, cable.DefaultWeight) // it is used if no other gateway answers
 	announced := cable.InService
 	for _, e := range m.Endpoints {
 		if e.Spec.Hostname == n.Name {
@@ -171,17 +177,18 @@ func (o Offer) announceShare(config map[string]string) {
 
 // reportShare adds the gateway's share to its report.
 func (o Offer) reportShare(s Snapshot, g *submarinerv1.Gateway) {
-	g.Status.Weight = cmp.Or(o.Local.Weight, cable.DefaultWeight)
+	g.Status.Weight = new(cable.DefaultWeight)
+	if n := Find[*corev1.Node](s, s.Node); n != nil {
+		asked, _ := readShare(n) // shareCondition reports the mistake
+		g.Status.Weight = &asked.weight
+	}
 	if leaving := !o.drainingSince.IsZero(); leaving {
 		g.Status.Drain = o.Local.Drain.String()
 		at := metav1.NewTime(o.drainingSince.Truncate(time.Second))
 		g.Status.DrainingSince = &at
 	}
 	if f := s.Flows; f.Known && g.Status.HAStatus == submarinerv1.HAStatusActive {
-		g.Status.Flows = new(int64(f.Count))
-		if o.Local.Drain != cable.InService {
-			g.Status.SomeFlows = f.Some
-		}
+		g.Status.Flows, g.Status.SomeFlows = new(int64(f.Count)), f.Some
 		g.Status.GlobalEgress = egressUses(f.Sources)
 	}
 }

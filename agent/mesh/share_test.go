@@ -56,7 +56,7 @@ func TestShare(t *testing.T) {
 		"the default": {map[string]string{weight: "100"}, 100, nil, nil},
 		"a weight":    {map[string]string{weight: "7"}, 7, map[string]string{"gateway-weight": "7"}, nil},
 		"drained":     {map[string]string{weight: "7", drain: "5m"}, 7, map[string]string{"gateway-weight": "7", "gateway-drain": "draining"}, nil},
-		"weight 0":    {map[string]string{weight: "0"}, 100, map[string]string{"gateway-drain": "draining"}, nil},
+		"weight 0":    {map[string]string{weight: "0"}, 0, map[string]string{"gateway-drain": "draining"}, nil},
 		"too heavy":   {map[string]string{weight: "101"}, 100, nil, []string{`node gw: annotation gateway.submariner.io/weight is "101": it must be a whole number from 1 to 100, or 0 to drain the gateway; until then, its weight is the default, 100`}},
 		"negative":    {map[string]string{weight: "-1"}, 100, nil, []string{`"-1"`}},
 		"no number":   {map[string]string{weight: "heavy\n"}, 100, nil, []string{`"heavy\n"`}},
@@ -68,7 +68,7 @@ func TestShare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			gw, ep := reported(t, annotated(t, test.annotations))
-			require.Equal(t, test.weight, gw.Status.Weight)
+			require.Equal(t, test.weight, *gw.Status.Weight)
 			for _, key := range []string{submarinerv1.BackendWeight, submarinerv1.BackendDrain} {
 				require.Equal(t, test.published[key], ep.Spec.BackendConfig[key], key)
 			}

@@ -64,7 +64,8 @@ func TestFastAndKnown(t *testing.T) {
 			late := after(10 * time.Second)
 			took := w.run(func() bool { return w.status() == submarinerv1.Connected || late() })
 			require.Equal(t, 1, w.changes, name)
-			require.Empty(t, w.health()["west"].By, name)
+			require.Equal(t, test.by, w.health()["west"].By, name)
+			require.WithinDuration(t, time.Now(), w.health()["west"].Back, time.Second, name)
 			return took
 		}
 		synctest.Test(t, func(t *testing.T) {

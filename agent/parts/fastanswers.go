@@ -37,7 +37,7 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 	if g.health.Status == submarinerv1.ConnectionError {
 		g.health.Back = now
 	}
-	g.health.Status, g.health.Message, g.health.Since, g.health.By, g.health.Flaps = submarinerv1.Connected, "", time.Time{}, "", false
+	g.health.Status, g.health.Message, g.health.Flaps = submarinerv1.Connected, "", false
 	return true
 }
 

@@ -227,7 +227,7 @@ func TestFlowsComeBack(t *testing.T) {
 					h.Since = time.Now()
 					f.Refresh(&mesh.Snapshot{Health: health()}) // the loop waits for something else
 					f.after(c[1])
-					h.Since, h.Back = time.Time{}, time.Now()
+					h.Back = time.Now()
 					f.observe(activeGateway, health())
 				}
 				f.after(16 * second)

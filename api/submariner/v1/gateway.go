@@ -85,9 +85,9 @@ type GatewayStatus struct {
 	// holds nothing of that (our addition).
 	// +optional
 	BootID string `json:"bootID,omitempty"`
-	// Weight is the gateway's share of new flows, compared to the other gateways of its cluster.
+	// Weight is the gateway's share of new flows, compared to the other gateways of its cluster; 0 if that is why it drains, and nil if unknown.
 	// +optional
-	Weight int `json:"weight,omitempty"`
+	Weight *int `json:"weight,omitempty"`
 	// Drain is "draining" while the gateway keeps the flows that it has and gets no new ones, and "drained" once other
 	// nodes and clusters do not use it any more; empty if it is in service.
 	// +optional
@@ -99,7 +99,7 @@ type GatewayStatus struct {
 	// those of the node's own pods; nil if unknown.
 	// +optional
 	Flows *int64 `json:"flows,omitempty"`
-	// SomeFlows lists the first of these connections while the gateway is not in service.
+	// SomeFlows lists the first of these connections, at most 20, such as "tcp 10.1.0.5:40000 → 10.2.0.9:80".
 	// +optional
 	// +listType=atomic
 	SomeFlows []string `json:"someFlows,omitempty"`
@@ -245,6 +245,9 @@ type Connection struct {
 	// DetectedAt is when DetectedBy found it; nil if DetectedBy is empty.
 	// +optional
 	DetectedAt *metav1.Time `json:"detectedAt,omitempty"`
+	// LastFailure is the last failure that the same probes found, and that is over; nil while there is one, or if there was none.
+	// +optional
+	LastFailure *CableFailure `json:"lastFailure,omitempty"`
 	// Attempts lists the addresses tried by path discovery, with the results, as text.
 	// +optional
 	Attempts []string `json:"attempts,omitempty"`
@@ -265,6 +268,14 @@ func (c *Connection) Stuck(now time.Time) bool {
 // times, counters, and the times of the last contact and the last handshake.
 func (c *Connection) ClearMeasurements() {
 	c.LatencyRTT, c.ReceivedBytes, c.SentBytes, c.IsolationDrops, c.LastHandshake, c.LastContact = nil, nil, nil, nil, nil, nil
+}
+
+// CableFailure is a time in which a cable did not carry packets; its first two fields have the same meaning as in Connection.
+type CableFailure struct {
+	DetectedBy string      `json:"detectedBy"`
+	DetectedAt metav1.Time `json:"detectedAt"`
+	// RecoveredAt is when the cable answered the probes again, several times in a row.
+	RecoveredAt metav1.Time `json:"recoveredAt"`
 }
 
 // PreviousCable describes a cable; its fields have the same meaning as in Connection.
