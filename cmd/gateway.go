@@ -43,14 +43,15 @@ type gatewayChange struct {
 	format       *printer.Flag
 }
 
-// addFlags gives c the flags and the arguments of a command that changes gateways. drained are the gateways that can be its arguments.
-func (o *gatewayChange) addFlags(c *cobra.Command, drained bool, waits string, limit time.Duration) {
+// addFlags gives c the flags and the arguments of a command that changes gateways. drained are the gateways that can be its arguments. waits
+// describes --wait, and limits describes --timeout.
+func (o *gatewayChange) addFlags(c *cobra.Command, drained bool, waits string, limit time.Duration, limits string) {
 	cli.Lacks(c, "contexts", "a node belongs to one cluster: choose it with --context")
 	c.Args = func(_ *cobra.Command, args []string) error { return o.parse(c, args) }
 	f := c.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	f.BoolVar(&o.wait, "wait", false, waits)
-	cli.TimeLimit(c, &o.timeout, limit, "time limit for --wait")
+	cli.TimeLimit(c, &o.timeout, limit, limits)
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		_, _, s, err := o.read(c.Context())

@@ -12,6 +12,7 @@ import (
 	"subctl/internal/cli"
 	"subctl/internal/drain"
 	"subctl/internal/look"
+	"subctl/internal/words"
 )
 
 const gatewayDrainLong = `Take gateways out of service, such as before their nodes are rebooted.
@@ -22,15 +23,17 @@ connected through it already, and a few by chance. Kernels without resilient nex
 (before Linux 5.13) cannot tell new connections from old ones; there, connections through it
 take another gateway at once. When the connections have ended, or have had no packet for 120 s,
 or when the grace period is over, the gateway is drained: other nodes and clusters do not use
-it. Connections from pod to pod that it still has then continue through another gateway;
-connections to a Service end. Connections of pods on the node itself are not counted.
+it. Connections that it still has then move to another gateway: those from pod to pod continue,
+and one to a Service does if that gateway chooses the same pod (docs/failover.md). Connections
+of pods on the node itself are not counted.
 
-With one active gateway in the cluster, another gateway takes over its role at once, which
-may interrupt connections for a moment.
+With one active gateway in the cluster, another gateway takes over its role at once, and 10 s
+later the gateway is drained, whatever the grace period is: connections move then.
 
 A gateway stays drained until subctl gateway undrain, even if its node is rebooted. To drain
 the last gateway that works is refused unless --force is set; with --dry-run, the exit code is
-then 3, and also if the gateways are not drained within --timeout.`
+then 3, and also if the gateways are not drained within --timeout. Of the connections that a
+gateway carries, 20 are listed, and the others are counted.`
 
 const gatewayDrainExample = `  # print what would change, drain a gateway, and wait until its node can be rebooted
   subctl gateway drain gw-1 --dry-run
@@ -39,14 +42,14 @@ const gatewayDrainExample = `  # print what would change, drain a gateway, and w
   # give connections an hour to end
   subctl gateway drain gw-1 --grace-period 1h`
 
-// drainTimeout is the default of --timeout: longer than the default grace period.
-const drainTimeout = mesh.DefaultGrace + time.Minute
+// afterGrace is the time that --wait gives gateways in addition to their grace period, unless --timeout is set.
+const afterGrace = time.Minute
 
 type gatewayDrain struct {
 	gatewayChange
-	grace   time.Duration
-	regrace bool // the command line has it
-	force   bool
+	grace                time.Duration
+	regrace, timeLimited bool // the command line has --grace-period, and --timeout
+	force                bool
 }
 
 func newGatewayDrain(g *globals) *cobra.Command {
@@ -57,17 +60,16 @@ func newGatewayDrain(g *globals) *cobra.Command {
 		Long:    gatewayDrainLong,
 		Example: gatewayDrainExample,
 	}
-	o.addFlags(c, false, "wait until the gateways are drained, and list the connections that they still have", drainTimeout)
+	o.addFlags(c, false, "wait until the gateways are drained, and list the connections that they still have", mesh.DefaultGrace+afterGrace,
+		"time limit for --wait; unless it is set, a minute longer than the grace period of the gateways")
 	f := c.Flags()
 	f.DurationVar(&o.grace, "grace-period", mesh.DefaultGrace, "time that the connections of a gateway are given to end")
 	f.BoolVar(&o.force, "force", false, "drain the gateways even if no other gateway works")
 	cli.Before(c, func() error {
 		if o.grace < 0 || o.grace > mesh.MaxGrace {
-			return fmt.Errorf("--grace-period %v: it must be from 0s to %v", o.grace, mesh.MaxGrace)
+			return fmt.Errorf("--grace-period %v: it must be from 0s to %.0fh", o.grace, mesh.MaxGrace.Hours())
 		}
-		if o.regrace = f.Changed("grace-period"); !f.Changed("timeout") {
-			o.timeout = max(o.timeout, o.grace+time.Minute)
-		}
+		o.regrace, o.timeLimited = f.Changed("grace-period"), f.Changed("timeout")
 		return nil
 	})
 	c.RunE = func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) }
@@ -83,23 +85,39 @@ func (o *gatewayDrain) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.dryRun {
+		o.listCarried(site)
+	}
 	if err := o.carryOut(ctx, c, p, o.force); err != nil || o.dryRun {
 		return err
 	}
 	if o.wait {
-		return drain.Wait(ctx, target, o.progress(), o.names, true, o.timeout)
+		if !o.timeLimited {
+			o.timeout = p.Grace + afterGrace
+		}
+		return drain.Wait(ctx, target, o.progress(), p.Awaited, true, o.timeout)
 	}
 	for _, n := range p.Nodes {
-		o.progress().Done("gateway %s %s: see subctl show gateways", n.Name, drainBegins(site, n.Name, p.Lost == nil, o.grace))
+		o.progress().Done("gateway %s %s; see subctl show gateways", n.Name, drainBegins(site, n.Name, p.Lost == nil, o.grace))
 	}
+	o.listCarried(site)
 	return nil
+}
+
+// listCarried prints the connections that the gateways carry, as far as they are known.
+func (o *gatewayDrain) listCarried(s look.Site) {
+	for _, name := range o.names {
+		if text, list := drain.Carried(s, name); text != "" {
+			o.progress().List(text, list)
+		}
+	}
 }
 
 // drainBegins tells what follows for a gateway that is to be drained from now on. others is whether another gateway works.
 func drainBegins(s look.Site, name string, others bool, grace time.Duration) string {
 	switch {
 	case !others || s.Submariner.Spec.MultiActiveGatewayEnabled:
-		return fmt.Sprintf("is draining: it gets no new connections, and is drained when those that it has have ended, after %v at the latest", grace)
+		return fmt.Sprintf("is draining: it gets no new connections, and is drained when those that it has have ended, after %s at the latest", words.Duration(grace))
 	case s.HAStatus(name) == submarinerv1.HAStatusPassive:
 		return "is a standby: it is drained at once, and is used only if no other gateway works"
 	default:

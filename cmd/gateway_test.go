@@ -48,7 +48,15 @@ func drainWorld(multi bool, nodes ...client.Object) world {
 	return world{"west": append(objs, nodes...)}
 }
 
+// carrying returns a world of drainWorld in which gw-1 reports that it carries connections, and lists some of them.
+func carrying(w world, flows int64, some ...string) world {
+	gw := w["west"][1].(*submarinerv1.Gateway)
+	gw.Status.Flows, gw.Status.SomeFlows = &flows, some
+	return w
+}
+
 func TestGateway(t *testing.T) {
+	listed := []string{"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.200:40000 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53"}
 	for name, test := range map[string]struct {
 		world world
 		line  string
@@ -56,6 +64,10 @@ func TestGateway(t *testing.T) {
 		"drain":                  {drainWorld(true), "drain gw-1"},
 		"drain_dry":              {drainWorld(true), "drain gw-1 --dry-run --grace-period 1h"},
 		"drain_json":             {drainWorld(true), "drain gw-1 --dry-run -o json"},
+		"drain_carries":          {carrying(drainWorld(true), 3, listed...), "drain gw-1"},
+		"drain_carries_dry":      {carrying(drainWorld(true), 7, listed...), "drain gw-1 --dry-run"},
+		"drain_carries_again":    {carrying(drainWorld(true, gatewayNode("gw-1", "drain=5m")), 1, listed[0]), "drain gw-1"},
+		"drain_carries_none":     {carrying(drainWorld(true), 0), "drain gw-1 gw-3"},
 		"drain_passive":          {drainWorld(false), "drain gw-2"},
 		"drain_active":           {drainWorld(false), "drain gw-1"},
 		"drain_last":             {drainWorld(true, gatewayNode("gw-2", "weight=0")), "drain gw-1"},
@@ -100,24 +112,32 @@ func TestGatewayWrites(t *testing.T) {
 // --wait follows the reports of the agents.
 func TestGatewayWaits(t *testing.T) {
 	report := func(state string, flows int64, some ...string) world {
-		w := drainWorld(true, gatewayNode("gw-1", "drain=5m"))
+		w := carrying(drainWorld(true, gatewayNode("gw-1", "drain=5m")), flows, some...)
 		gw := w["west"][1].(*submarinerv1.Gateway)
 		since := metav1.NewTime(now.Add(-time.Minute))
-		gw.Status.Drain, gw.Status.DrainingSince, gw.Status.Flows, gw.Status.SomeFlows = state, &since, &flows, some
+		gw.Status.Drain, gw.Status.DrainingSince = state, &since
 		return w
 	}
 	r := runAtOnce(t, report("drained", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Contains(t, r.stderr, "gateway gw-1 is drained")
 
-	flows := []string{"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.2:1 → 10.2.0.1:80", "tcp 10.0.0.3:1 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53"}
+	flows := []string{"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.20:1 → 10.2.0.1:80", "tcp 10.0.0.3:1 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53"}
 	r = runAtOnce(t, report("draining", 7, flows...), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
-	require.Contains(t, r.stderr, "gateway gw-1: draining since 11:59:00 UTC; 7 connections left: tcp 10.0.0.1:1 → 10.2.0.1:80, tcp 10.0.0.2:1 → 10.2.0.1:80, tcp 10.0.0.3:1 → 10.2.0.1:80 and 4 more")
+	const list = `gateway gw-1: draining since 11:59:00 UTC; 7 connections left:
+     tcp 10.0.0.1:1  → 10.2.0.1:80
+     tcp 10.0.0.20:1 → 10.2.0.1:80
+     tcp 10.0.0.3:1  → 10.2.0.1:80
+     udp 10.0.0.3:1  → 10.2.0.1:53
+     and 3 more
+`
+	require.Contains(t, r.stderr, " • "+list, "in the course of it")
 	require.Contains(t, r.stderr, "out of time")
+	require.Contains(t, r.stderr, "\n  "+strings.ReplaceAll(list, "\n  ", "\n "), "at the end")
 
 	r = runAtOnce(t, report("draining", 7, "tcp \x1b[2J"), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
-	require.Contains(t, r.stderr, "7 connections left: tcp ?[2J and 6 more")
+	require.Contains(t, r.stderr, "7 connections left:\n     tcp ?[2J\n     and 6 more")
 
 	r = runAtOnce(t, report("", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
@@ -141,4 +161,48 @@ func TestGatewayCompletion(t *testing.T) {
 		r := runIn(t, w, []string{"west"}, append([]string{"__complete", "gateway"}, strings.Split(line, " ")...)...)
 		require.Equal(t, want, r.stdout, line)
 	}
+}
+
+// Without --timeout, drain --wait takes the grace period into account: that of the command line, or the one that the node has already.
+func TestGatewayWaitsForTheGracePeriod(t *testing.T) {
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		line string
+		want string
+	}{
+		"default":                {gatewayNode("gw-1"), "", "for at most 6 minutes"},
+		"longer":                 {gatewayNode("gw-1"), "--grace-period 1h", "for at most 1 hour 1 minute"},
+		"shorter":                {gatewayNode("gw-1"), "--grace-period 10s", "for at most 1 minute 10 seconds"},
+		"draining already":       {gatewayNode("gw-1", "drain=2h"), "", "for at most 2 hours 1 minute"},
+		"draining, but changed":  {gatewayNode("gw-1", "drain=2h"), "--grace-period 1h", "for at most 1 hour 1 minute"},
+		"drained by its weight":  {gatewayNode("gw-1", "weight=0"), "", "for at most 6 minutes"},
+		"an invalid annotation":  {gatewayNode("gw-1", "drain=soon"), "", "for at most 6 minutes"},
+		"a limit by the command": {gatewayNode("gw-1", "drain=2h"), "--timeout 90s", "for at most 1 minute 30 seconds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := drainWorld(true, test.node)
+			w["west"][1].(*submarinerv1.Gateway).Status.Drain = submarinerv1.Drained
+			r := runAtOnce(t, w, []string{"west"}, append([]string{"gateway", "drain", "gw-1", "--wait"}, strings.Fields(test.line)...)...)
+			require.Equal(t, cli.ExitDone, r.code, r.stderr)
+			require.Contains(t, r.stderr, test.want)
+		})
+	}
+}
+
+// undrain --wait does not wait for the report of a node that is no gateway node any more, only for the others.
+func TestUndrainDoesNotWaitForAFormerGateway(t *testing.T) {
+	w := func() world {
+		old := gatewayNode("old", "drain=5m")
+		old.Labels = nil
+		return drainWorld(true, old)
+	}
+	const told = "gateway old is not drained any more, and no gateway: its node has no label submariner.io/gateway=true"
+	r := runAtOnce(t, w(), []string{"west"}, "gateway", "undrain", "old", "--wait")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	require.Equal(t, " ✓ "+told+"\n", r.stderr)
+	r = runAtOnce(t, w(), []string{"west"}, "gateway", "undrain", "old", "gw-1", "--wait")
+	require.Equal(t, cli.ExitDone, r.code, r.stderr)
+	require.Contains(t, r.stderr, told)
+	require.Contains(t, r.stderr, "gateway gw-1 is in service")
+	require.NotContains(t, r.stderr, "until old")
 }

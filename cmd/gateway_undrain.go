@@ -7,13 +7,15 @@ import (
 	"github.com/spf13/cobra"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
 	"subctl/internal/drain"
 )
 
 const gatewayUndrainLong = `Put gateways back into service that were drained.
 
 A gateway gets new connections again at once, as its weight says. Connections through other
-gateways stay there. With one active gateway in the cluster, it is a standby. A weight of 0, which drains a gateway, too, is removed.`
+gateways stay there. With one active gateway in the cluster, it is a standby. A weight of 0,
+which drains a gateway, too, is removed.`
 
 const gatewayUndrainExample = `  subctl gateway undrain gw-1
   subctl gateway undrain gw-1 --dry-run`
@@ -27,7 +29,7 @@ func newGatewayUndrain(g *globals) *cobra.Command {
 		Example: gatewayUndrainExample,
 		RunE:    func(c *cobra.Command, _ []string) error { return forAdministrators(o.undrain(c.Context())) },
 	}
-	o.addFlags(c, true, "wait until the gateways are in service", 2*time.Minute)
+	o.addFlags(c, true, "wait until the gateways are in service", 2*time.Minute, "time limit for --wait")
 	return c
 }
 
@@ -43,18 +45,21 @@ func (o *gatewayChange) undrain(ctx context.Context) error {
 	if err := o.carryOut(ctx, c, p, false); err != nil || o.dryRun {
 		return err
 	}
-	if o.wait {
-		return drain.Wait(ctx, target, o.progress(), o.names, false, o.timeout)
-	}
 	for _, n := range p.Nodes {
+		if o.wait && cluster.IsGateway(*n) {
+			continue
+		}
 		what := "in service again"
 		switch {
-		case n.Labels[submarinerv1.GatewayNodeLabel] != "true":
+		case !cluster.IsGateway(*n):
 			what = "not drained any more, and no gateway: its node has no label " + submarinerv1.GatewayNodeLabel + "=true"
 		case !site.Submariner.Spec.MultiActiveGatewayEnabled && site.HAStatus(n.Name) != submarinerv1.HAStatusActive:
 			what += ", as a standby: the active gateway keeps its role"
 		}
 		o.progress().Done("gateway %s is %s", n.Name, what)
+	}
+	if o.wait && len(p.Awaited) > 0 {
+		return drain.Wait(ctx, target, o.progress(), p.Awaited, false, o.timeout)
 	}
 	return nil
 }

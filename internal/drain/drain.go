@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -28,10 +30,13 @@ var Reads = []look.Read{look.ReadGateways, look.ReadNodes}
 type Plan struct {
 	// Nodes are the nodes to change, as they are to be.
 	Nodes []*corev1.Node
-	// Names are the gateways that the command is about, whether it changes them or not.
-	Names []string
+	// Awaited are the gateways that will report that they have followed: those that the command is about, also if their nodes need no change.
+	// A node that is no gateway node reports nothing.
+	Awaited []string
 	// Notes are about gateways that need no change.
 	Notes []string
+	// Grace is the longest time that the flows of any of these gateways are given to end.
+	Grace time.Duration
 	// Lost is the reason why the change is refused unless the user forces it; nil if there is none.
 	Lost error
 
@@ -78,19 +83,21 @@ func (p *Plan) Apply(ctx context.Context, c client.Client) error {
 // Drain returns the plan that takes gateways out of service. grace is the time that their flows are given to end; it replaces that of a gateway
 // that is being drained already if regrace is set. The error contains all mistakes in the names, joined.
 func Drain(s look.Site, names []string, grace time.Duration, regrace bool) (Plan, error) {
-	p := Plan{Names: names}
+	p := Plan{Awaited: names}
 	var errs []error
 	for _, name := range names {
 		n, err := find(s, name)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-		case !isGateway(n):
+		case !cluster.IsGateway(*n):
 			errs = append(errs, fmt.Errorf("node %q of cluster %q is no gateway node (label %s=true), so there is nothing to drain; %s", name, s.Name, submarinerv1.GatewayNodeLabel, strings.Replace(gatewayNames(s), "it has", "the cluster has", 1)))
 		case submarinerv1.ToBeDrained(n.Annotations) && !regrace:
 			p.Notes = append(p.Notes, fmt.Sprintf("gateway %s is %s already", name, stateOf(s, name)))
+			p.Grace = max(p.Grace, mesh.GraceOf(n))
 		default:
 			p.change(n, func(a map[string]string) { a[submarinerv1.DrainAnnotation] = grace.String() })
+			p.Grace = max(p.Grace, grace)
 		}
 	}
 	if len(errs) == 0 && len(p.Nodes) > 0 {
@@ -101,10 +108,13 @@ func Drain(s look.Site, names []string, grace time.Duration, regrace bool) (Plan
 
 // Undrain returns what puts gateways back into service.
 func Undrain(s look.Site, names []string) (Plan, error) {
-	p := Plan{Names: names}
+	var p Plan
 	var errs []error
 	for _, name := range names {
 		n, err := find(s, name)
+		if err == nil && cluster.IsGateway(*n) {
+			p.Awaited = append(p.Awaited, name)
+		}
 		switch {
 		case err != nil:
 			errs = append(errs, err)
@@ -115,7 +125,7 @@ func Undrain(s look.Site, names []string) (Plan, error) {
 					delete(a, submarinerv1.WeightAnnotation)
 				}
 			})
-		case !isGateway(n):
+		case !cluster.IsGateway(*n):
 			errs = append(errs, fmt.Errorf("node %q of cluster %q is no gateway node (label %s=true), and is not drained; %s", name, s.Name, submarinerv1.GatewayNodeLabel, strings.Replace(gatewayNames(s), "it has", "the cluster has", 1)))
 		default:
 			p.Notes = append(p.Notes, fmt.Sprintf("gateway %s is not drained", name))
@@ -139,7 +149,7 @@ func find(s look.Site, name string) (*corev1.Node, error) {
 // Names returns the gateway nodes of a cluster that are to be drained, or that are not.
 func Names(s look.Site, drained bool) (names []string) {
 	for _, n := range s.Nodes {
-		if isGateway(&n) && submarinerv1.ToBeDrained(n.Annotations) == drained {
+		if cluster.IsGateway(n) && submarinerv1.ToBeDrained(n.Annotations) == drained {
 			names = append(names, n.Name)
 		}
 	}
@@ -154,8 +164,6 @@ func gatewayNames(s look.Site) string {
 	}
 	return "it has the gateway nodes " + words.List(all)
 }
-
-func isGateway(n *corev1.Node) bool { return n.Labels[submarinerv1.GatewayNodeLabel] == "true" }
 
 // report returns what the gateway of a node reports; nil if there is no report.
 func report(s look.Site, name string) *submarinerv1.Gateway {
@@ -179,7 +187,7 @@ func stateOf(s look.Site, name string) string {
 func last(s look.Site, names []string) error {
 	var why []string
 	for _, n := range s.Nodes {
-		if !isGateway(&n) || slices.Contains(names, n.Name) {
+		if !cluster.IsGateway(n) || slices.Contains(names, n.Name) {
 			continue
 		}
 		reason := useless(s, &n)

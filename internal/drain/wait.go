@@ -25,35 +25,29 @@ func Wait(ctx context.Context, t *look.Target, say *progress.Reporter, names []s
 	if drained {
 		what = "drained"
 	}
-	say.Step("waiting until %s %s %s, for at most %v", words.List(names), areOrIs(names), what, limit)
-	last := map[string]string{} // what each gateway waits for
+	say.Step("waiting until %s %s %s, for at most %s", words.List(names), areOrIs(names), what, words.Duration(limit))
+	seen := map[string]awaited{}
 	for {
 		sites, errs := look.ReadAll(waiting, []*look.Target{t}, Reads...)
-		pending := []string{}
+		var reasons []string
 		for _, name := range names {
-			why := printer.Clean(Pending(sites[0], name, drained))
-			if errs[0] != nil {
-				why = errs[0].Error()
+			if waiting.Err() == nil { // else it may be half of a read
+				now := observe(sites[0], errs[0], name, drained)
+				now.tell(say, seen[name], what)
+				seen[name] = now
 			}
-			if waiting.Err() != nil {
-				why = last[name] // it may be half of a read
-			}
-			if why != last[name] && why != "" {
-				say.Step("gateway %s: %s", name, why)
-			}
-			if was, seen := last[name]; why == "" && (!seen || was != "") && waiting.Err() == nil {
-				say.Done("gateway %s is %s", name, what)
-			}
-			if last[name] = why; why != "" {
-				pending = append(pending, fmt.Sprintf("gateway %s: %s", name, why))
+			if a, ok := seen[name]; !ok {
+				reasons = append(reasons, fmt.Sprintf("gateway %s: its report was not read", name))
+			} else if a.why != "" {
+				reasons = append(reasons, strings.Join(append([]string{a.text()}, a.flows...), "\n    "))
 			}
 		}
-		if len(pending) == 0 && waiting.Err() == nil {
+		if len(reasons) == 0 && waiting.Err() == nil {
 			return nil
 		}
 		if wake.After(waiting, cluster.Poll) != nil {
 			err := fmt.Errorf("waiting until %s %s %s: %w: the nodes are annotated, and the gateways follow without this command; not reached yet:\n  %s\nsee subctl show gateways",
-				words.List(names), areOrIs(names), what, cluster.Interrupted(waiting), strings.Join(pending, "\n  "))
+				words.List(names), areOrIs(names), what, cluster.Interrupted(waiting), strings.Join(reasons, "\n  "))
 			if ctx.Err() != nil {
 				err = errors.New(strings.Replace(err.Error(), "out of time", "interrupted", 1))
 			}
@@ -69,11 +63,53 @@ func areOrIs(names []string) string {
 	return "are"
 }
 
-// shownFlows is the maximum number of flows in a message.
-const shownFlows = 3
+// awaited is what a gateway still does before it is drained, or in service.
+type awaited struct {
+	name   string
+	why    string   // empty if it is
+	flows  []string // the connections that it still has: see listed
+	listed int      // the length of flows when they were last printed
+}
 
-// Pending returns what a gateway still does before it is drained, or in service; empty if it is.
-func Pending(s look.Site, name string, drained bool) string {
+// observe returns what a gateway still does. err is the error of reading the cluster.
+func observe(s look.Site, err error, name string, drained bool) awaited {
+	if err != nil {
+		return awaited{name: name, why: err.Error()}
+	}
+	a := awaited{name: name, why: printer.Clean(pending(s, name, drained))}
+	if gw := report(s, name); drained && gw != nil && gw.Status.Drain == submarinerv1.Draining && look.Stale(*gw, s.Now) == "" {
+		a.flows = listed(gw)
+	}
+	return a
+}
+
+// text describes what the gateway still does, without its connections.
+func (a awaited) text() string {
+	text := fmt.Sprintf("gateway %s: %s", a.name, a.why)
+	if len(a.flows) > 0 {
+		text += ":"
+	}
+	return text
+}
+
+// tell prints what has changed since was, the zero awaited at first. The connections are listed at first, and again each time that half of
+// the list is gone.
+func (a *awaited) tell(say *progress.Reporter, was awaited, what string) {
+	a.listed = was.listed
+	switch {
+	case a.why == "" && (was.name == "" || was.why != ""):
+		say.Done("gateway %s is %s", a.name, what)
+	case a.why == was.why:
+	case len(a.flows) > 0 && (a.listed == 0 || 2*len(a.flows) <= a.listed):
+		say.List(a.text(), a.flows)
+		a.listed = len(a.flows)
+	default:
+		say.Step("gateway %s: %s", a.name, a.why)
+	}
+}
+
+// pending returns what a gateway still does before it is drained, or in service; empty if it is.
+func pending(s look.Site, name string, drained bool) string {
 	gw := report(s, name)
 	switch {
 	case gw == nil:
@@ -97,26 +133,18 @@ func Pending(s look.Site, name string, drained bool) string {
 	return ""
 }
 
-// left describes the flows that a gateway still has.
+// left describes how many flows a gateway still has.
 func left(gw *submarinerv1.Gateway) string {
 	since := ""
 	if at := gw.Status.DrainingSince; at != nil {
 		since = " since " + at.UTC().Format(time.TimeOnly) + " UTC"
 	}
-	n := gw.Status.Flows
-	switch {
+	switch n := gw.Status.Flows; {
 	case n == nil:
 		return "draining" + since + "; its connections have not been counted yet"
 	case *n == 0:
 		return "draining" + since + "; it has no connections any more"
+	default:
+		return fmt.Sprintf("draining%s; %s left", since, words.Count(int(*n), "connection"))
 	}
-	some := gw.Status.SomeFlows[:min(len(gw.Status.SomeFlows), shownFlows)]
-	text := fmt.Sprintf("draining%s; %s left", since, words.Count(int(*n), "connection"))
-	if len(some) > 0 {
-		text += ": " + strings.Join(some, ", ")
-	}
-	if more := int(*n) - len(some); len(some) > 0 && more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }
