@@ -110,7 +110,7 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none")
 	f.StringSliceVar(&o.GatewayNodes, "gateway-nodes", nil, "nodes to label as gateways (default: the first worker by name if there is no gateway)")
 	f.IntVar(&o.Gateways, "gateways", 0, "number of gateway nodes to have: label as many as are missing, spread over zones (topology.kubernetes.io/zone)")
-	f.BoolVar(&o.HealthCheck, "health-check", o.HealthCheck, "ping the other gateways through the cables")
+	f.BoolVar(&o.HealthCheck, "health-check", o.HealthCheck, "ping the other gateways through the cables; failover does not depend on it (see docs/failover.md)")
 	f.Uint64Var(&o.HealthCheckInterval, "health-check-interval", o.HealthCheckInterval, "time between pings, in seconds")
 	f.Uint64Var(&o.HealthCheckMaxLoss, "health-check-max-packet-loss-count", o.HealthCheckMaxLoss, "number of consecutive lost pings after which a connection is down")
 	f.StringVar(&o.Image, "image", "", "image of the agents (default: the image of this version of subctl)")
