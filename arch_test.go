@@ -71,7 +71,7 @@ var may = map[string]string{
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
 	"internal/connect":        "cluster internal/cli internal/kube internal/look internal/progress",
 	"internal/guard":          "cluster internal/cli internal/look internal/progress internal/wake internal/words policy/catalog",
-	"internal/drain":          "api cluster internal/cli internal/kube internal/look internal/printer internal/progress internal/wake internal/words",
+	"internal/drain":          "api cluster dataplane internal/cli internal/kube internal/look internal/printer internal/progress internal/wake internal/words",
 	"internal/kube":           "api internal/wake",
 	"internal/look":           "agent/mesh api broker broker/exchange cable internal/kube internal/printer internal/progress internal/words policy policy/catalog",
 	"internal/printer":        "",

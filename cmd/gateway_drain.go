@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/cli"
 	"subctl/internal/drain"
@@ -60,14 +59,14 @@ func newGatewayDrain(g *globals) *cobra.Command {
 		Long:    gatewayDrainLong,
 		Example: gatewayDrainExample,
 	}
-	o.addFlags(c, false, "wait until the gateways are drained, and list the connections that they still have", mesh.DefaultGrace+afterGrace,
+	o.addFlags(c, false, "wait until the gateways are drained, and list the connections that they still have", submarinerv1.DefaultGrace+afterGrace,
 		"time limit for --wait; unless it is set, a minute longer than the grace period of the gateways")
 	f := c.Flags()
-	f.DurationVar(&o.grace, "grace-period", mesh.DefaultGrace, "time that the connections of a gateway are given to end")
+	f.DurationVar(&o.grace, "grace-period", submarinerv1.DefaultGrace, "time that the connections of a gateway are given to end")
 	f.BoolVar(&o.force, "force", false, "drain the gateways even if no other gateway works")
 	cli.Before(c, func() error {
-		if o.grace < 0 || o.grace > mesh.MaxGrace {
-			return fmt.Errorf("--grace-period %v: it must be from 0s to %.0fh", o.grace, mesh.MaxGrace.Hours())
+		if o.grace < 0 || o.grace > submarinerv1.MaxGrace {
+			return fmt.Errorf("--grace-period %v: it must be from 0s to %.0fh", o.grace, submarinerv1.MaxGrace.Hours())
 		}
 		o.regrace, o.timeLimited = f.Changed("grace-period"), f.Changed("timeout")
 		return nil

@@ -35,15 +35,9 @@ type share struct {
 	grace  time.Duration // that flows are given to end
 }
 
-// The time that the flows of a gateway are given to end.
-const (
-	DefaultGrace = 5 * time.Minute
-	MaxGrace     = 24 * time.Hour
-)
-
 // readShare reads the annotations of a node. The error contains all mistakes, joined; the default applies instead.
 func readShare(n *corev1.Node) (share, error) {
-	s := share{weight: cable.DefaultWeight, grace: DefaultGrace, drain: submarinerv1.ToBeDrained(n.Annotations)}
+	s := share{weight: cable.DefaultWeight, drain: submarinerv1.ToBeDrained(n.Annotations)}
 	var errs []error
 	if text, ok := n.Annotations[submarinerv1.WeightAnnotation]; ok {
 		switch w, err := strconv.Atoi(text); {
@@ -54,21 +48,12 @@ func readShare(n *corev1.Node) (share, error) {
 			s.weight = w
 		}
 	}
-	if text, ok := n.Annotations[submarinerv1.DrainAnnotation]; ok {
-		if d, err := time.ParseDuration(text); err == nil && d >= 0 && d <= MaxGrace {
-			s.grace = d
-		} else {
-			errs = append(errs, fmt.Errorf("node %s: annotation %s is %.80q: it must be the time that flows are given to end, from 0s to %v, such as %v; until then, it is %[5]v",
-				n.Name, submarinerv1.DrainAnnotation, text, MaxGrace, DefaultGrace))
-		}
+	var ok bool
+	if s.grace, ok = submarinerv1.GracePeriod(n.Annotations); !ok {
+		errs = append(errs, fmt.Errorf("node %s: annotation %s is %.80q: it must be the time that flows are given to end, from 0s to %v, such as %v; until then, it is %[5]v",
+			n.Name, submarinerv1.DrainAnnotation, n.Annotations[submarinerv1.DrainAnnotation], submarinerv1.MaxGrace, submarinerv1.DefaultGrace))
 	}
 	return s, errors.Join(errs...)
-}
-
-// GraceOf returns the time that the flows of a gateway are given to end if it is drained, as its node specifies.
-func GraceOf(n *corev1.Node) time.Duration {
-	s, _ := readShare(n) // its gateway reports the mistake
-	return s.grace
 }
 
 // shareOf sets the weight of a node as a gateway, and how far it has got on its way out of service.

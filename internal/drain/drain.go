@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 	"subctl/internal/kube"
@@ -94,7 +93,8 @@ func Drain(s look.Site, names []string, grace time.Duration, regrace bool) (Plan
 			errs = append(errs, fmt.Errorf("node %q of cluster %q is no gateway node (label %s=true), so there is nothing to drain; %s", name, s.Name, submarinerv1.GatewayNodeLabel, strings.Replace(gatewayNames(s), "it has", "the cluster has", 1)))
 		case submarinerv1.ToBeDrained(n.Annotations) && !regrace:
 			p.Notes = append(p.Notes, fmt.Sprintf("gateway %s is %s already", name, stateOf(s, name)))
-			p.Grace = max(p.Grace, mesh.GraceOf(n))
+			current, _ := submarinerv1.GracePeriod(n.Annotations) // its gateway reports a mistake
+			p.Grace = max(p.Grace, current)
 		default:
 			p.change(n, func(a map[string]string) { a[submarinerv1.DrainAnnotation] = grace.String() })
 			p.Grace = max(p.Grace, grace)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -89,6 +90,25 @@ func ToBeDrained(annotations map[string]string) bool {
 	_, asked := annotations[DrainAnnotation]
 	weight, err := strconv.Atoi(annotations[WeightAnnotation])
 	return asked || err == nil && weight == 0
+}
+
+// The time that the connections of a gateway are given to end when it is drained.
+const (
+	DefaultGrace = 5 * time.Minute
+	MaxGrace     = 24 * time.Hour
+)
+
+// GracePeriod returns the time that the annotations of a node give the connections of its gateway; DefaultGrace if they specify none. ok is
+// false if they specify it wrongly: it is DefaultGrace then, too.
+func GracePeriod(annotations map[string]string) (grace time.Duration, ok bool) {
+	text, set := annotations[DrainAnnotation]
+	if !set {
+		return DefaultGrace, true
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 && d <= MaxGrace {
+		return d, true
+	}
+	return DefaultGrace, false
 }
 
 // Keys of Endpoint.spec.backend_config. Drivers define further keys.
