@@ -73,7 +73,7 @@ func (p Probes) FastEvery() time.Duration {
 // only every FastIdle after FastTired lost pings. If it is down again before it was Steady, it takes twice as many answers, and each time that this
 // happens, up to FastFlaps times: 4 s.
 //
-// FastEach bounds the cost of many targets: each is pinged less often, so that no more than one in FastEach is pinged on average. While answers
+// FastEach bounds the cost of many targets: each is pinged less often, so that no more than one in FastEach is pinged on average, large echoes not counted. While answers
 // are overdue, each is pinged FastRetries times as often, or every FastRetry if that is longer: if 1,000 fail at once, every FastRetryMany.
 const (
 	FastInterval  = 100 * time.Millisecond

@@ -85,6 +85,22 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// A gateway reports its flows, and the first of them, also while it is in service; who drains it wants to know which these are. The count alone must
+// not make it write more often.
+func TestFlowsReported(t *testing.T) {
+	for _, annotations := range []map[string]string{nil, {submarinerv1.DrainAnnotation: "5m"}} {
+		s := annotated(t, annotations)
+		s.Flows = Flows{Known: true, Count: 2, Some: []string{"tcp 10.1.0.5:40000 → 10.2.0.9:80"}, At: s.Now}
+		gw, _ := reported(t, s)
+		require.Equal(t, int64(2), *gw.Status.Flows)
+		require.Equal(t, s.Flows.Some, gw.Status.SomeFlows)
+		s.Flows = Flows{}
+		before, _ := reported(t, s)
+		require.Nil(t, before.Status.Flows)
+		require.False(t, gatewayChanged(before.Status, gw.Status))
+	}
+}
+
 // A gateway is drained when its last flow has ended, or their time is over, and not before other nodes and clusters know.
 // It stays drained until it is in service again, whatever becomes of its agent.
 func TestDraining(t *testing.T) {
