@@ -95,6 +95,7 @@ type agent struct {
 	fault      alarm.Alarm                  // what keeps the loop from its work
 	warned     map[string][sha256.Size]byte // digests of the messages of the conditions that are False, as they were logged
 	recent     recent                       // what report has written
+	pacer      pacer                        // of what report writes because of other clusters
 	targets    map[string]dataplane.Target
 	done       atomic.Int64 // when the last loop ended, Unix nanoseconds
 	synced     atomic.Bool  // whether the node held the plan, except single cables

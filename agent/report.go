@@ -28,10 +28,14 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	owner := kube.FieldOwner + "-" + a.Role.Name
+	paced, again := a.pacer.due(r.Paced)
+	r.Apply = append(r.Apply, paced...)
 	err = a.each(r.Apply, func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) })
 	a.meters.reported(r, out)
 	err = errors.Join(err, a.each(r.Status, func(o mesh.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
-	again = r.Again
+	if r.Again > 0 && (again == 0 || r.Again < again) {
+		again = r.Again
+	}
 	once := func(doing string, objs []mesh.Object, write func(mesh.Object) error) []mesh.Object {
 		due, left := a.recent.due(doing, objs)
 		if left > 0 && (again == 0 || left < again) {

@@ -121,9 +121,12 @@ const (
 // bounded reduces what another cluster announces of its endpoint to what a report
 // repeats: a Gateway must stay small enough to be written.
 func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
-	config := map[string]string{}
+	var config map[string]string // nil if empty, as it is read back
 	for _, k := range slices.Sorted(maps.Keys(s.BackendConfig)) {
 		if v := s.BackendConfig[k]; len(k) <= maxConfig && len(v) <= maxConfig && len(config) < maxConfigs {
+			if config == nil {
+				config = map[string]string{}
+			}
 			config[k] = v
 		}
 	}

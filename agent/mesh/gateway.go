@@ -153,10 +153,13 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 		}
 		r.prune(m)
 	}
-	if old == nil || gatewayChanged(old.Status, g.Status) || heartbeatDue(old, o.Now) {
-		g.SetReportedAt(o.Now)
+	g.SetReportedAt(o.Now)
+	if old == nil || heartbeatDue(old, o.Now) {
 		r.Apply = append(r.Apply, g)
+		return r
 	}
+	own, others := gatewayChanges(old.Status, g.Status)
+	r.apply(g, own, others)
 	return r
 }
 
@@ -237,22 +240,6 @@ func unplanned(s Snapshot, old *submarinerv1.Gateway) (submarinerv1.EndpointSpec
 		e.ClusterID = sub.Spec.ClusterID
 	}
 	return e, []submarinerv1.Connection{}
-}
-
-// gatewayChanged compares without the measurements, which change all the time.
-func gatewayChanged(a, b submarinerv1.GatewayStatus) bool {
-	a.Connections, b.Connections = unmeasured(a.Connections), unmeasured(b.Connections)
-	a.ClearMeasurements()
-	b.ClearMeasurements()
-	return !reflect.DeepEqual(a, b)
-}
-
-func unmeasured(cs []submarinerv1.Connection) []submarinerv1.Connection {
-	out := slices.Clone(cs)
-	for i := range out {
-		out[i].ClearMeasurements()
-	}
-	return out
 }
 
 // heartbeatDue reports whether a gateway reports again although nothing has changed. Its clock may have been set back since its last report.

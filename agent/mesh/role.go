@@ -81,6 +81,8 @@ type ExchangeStatus struct {
 type Report struct {
 	// Apply are objects to apply, Delete are objects to delete.
 	Apply, Delete []Object
+	// Paced are objects to apply, unless other clusters have made the agent write them too often.
+	Paced []Paced
 	// Status are objects whose status is applied, as far as it is set.
 	Status []Object
 	// UpdateStatus are objects whose status is replaced. An object that somebody else has changed since it was

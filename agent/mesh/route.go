@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"reflect"
 	"slices"
 	"time"
 
@@ -150,8 +149,11 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 	if p.Mesh == nil && old != nil { // a mistake of the user: the node holds the previous plan
 		ra.Status.RemoteEndpoints, ra.Status.RemoteEndpointsOmitted = slices.Clone(old.Status.RemoteEndpoints), old.Status.RemoteEndpointsOmitted
 	}
-	if old != nil && reflect.DeepEqual(old.Status, ra.Status) {
-		return Report{}
+	if old == nil {
+		return Report{Apply: []Object{ra}}
 	}
-	return Report{Apply: []Object{ra}}
+	var r Report
+	own, others := routeAgentChanges(old.Status, ra.Status)
+	r.apply(ra, own, others)
+	return r
 }

@@ -1,0 +1,106 @@
+package mesh
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// Paced is an object to apply that differs from the applied one only in what it reports about other clusters. These can
+// change that as often as they like, so each of them makes an agent write it so many times only: see agent.pacer.
+type Paced struct {
+	Object Object
+	By     []string // the clusters; empty text for all clusters together
+}
+
+// apply adds a report to the objects to apply, given what has changed of it: anything of this cluster, or only what it reports about
+// others.
+func (r *Report) apply(o Object, own bool, others []string) {
+	switch {
+	case own:
+		r.Apply = append(r.Apply, o)
+	case len(others) > 0:
+		r.Paced = append(r.Paced, Paced{Object: o, By: others})
+	}
+}
+
+// gatewayChanges compares without the measurements, which change all the time. It returns the clusters whose connections
+// differ, and whether anything else does.
+func gatewayChanges(a, b submarinerv1.GatewayStatus) (own bool, others []string) {
+	others = differing(unmeasured(a.Connections), unmeasured(b.Connections), func(c *submarinerv1.Connection) string { return c.Endpoint.ClusterID })
+	a.ClearMeasurements()
+	b.ClearMeasurements()
+	a.Connections, b.Connections = nil, nil
+	own, more := conditionChanges(&a.Conditions, &b.Conditions)
+	return own || !reflect.DeepEqual(a, b), append(others, more...)
+}
+
+// routeAgentChanges returns the clusters about whose endpoints two reports differ, and whether anything else does.
+func routeAgentChanges(a, b submarinerv1.RouteAgentStatus) (own bool, others []string) {
+	others = differing(a.RemoteEndpoints, b.RemoteEndpoints, func(r *submarinerv1.RemoteEndpoint) string { return r.Spec.ClusterID })
+	if a.RemoteEndpointsOmitted != b.RemoteEndpointsOmitted {
+		others = append(others, "")
+	}
+	a.RemoteEndpoints, b.RemoteEndpoints, a.RemoteEndpointsOmitted, b.RemoteEndpointsOmitted = nil, nil, 0, 0
+	own, more := conditionChanges(&a.Conditions, &b.Conditions)
+	return own || !reflect.DeepEqual(a, b), append(others, more...)
+}
+
+// conditionChanges compares conditions, and removes them. others has the empty text if conditions about other clusters differ.
+func conditionChanges(a, b *[]metav1.Condition) (own bool, others []string) {
+	ownA, othersA := splitConditions(*a)
+	ownB, othersB := splitConditions(*b)
+	if !reflect.DeepEqual(othersA, othersB) {
+		others = []string{""}
+	}
+	*a, *b = nil, nil
+	return !reflect.DeepEqual(ownA, ownB), others
+}
+
+// splitConditions returns the conditions about this cluster, and those that tell only of other clusters.
+func splitConditions(cs []metav1.Condition) (own, others []metav1.Condition) {
+	for _, c := range cs {
+		switch c.Type {
+		case ConditionRefused, ConditionCablePoliciesValid, ConditionCablesChanged:
+			others = append(others, c)
+		default:
+			own = append(own, c)
+		}
+	}
+	return own, others
+}
+
+func unmeasured(cs []submarinerv1.Connection) []submarinerv1.Connection {
+	out := slices.Clone(cs)
+	for i := range out {
+		out[i].ClearMeasurements()
+	}
+	return out
+}
+
+// differing returns the clusters of which two lists have different elements, or in another order. of returns the cluster of an element.
+func differing[T any](a, b []T, of func(*T) string) (out []string) {
+	before, after := byCluster(a, of), byCluster(b, of)
+	for id, is := range after {
+		if !reflect.DeepEqual(before[id], is) {
+			out = append(out, id)
+		}
+		delete(before, id)
+	}
+	out = slices.AppendSeq(out, maps.Keys(before))
+	slices.Sort(out)
+	return out
+}
+
+func byCluster[T any](all []T, of func(*T) string) map[string][]*T {
+	out := map[string][]*T{}
+	for i := range all {
+		id := of(&all[i])
+		out[id] = append(out[id], &all[i])
+	}
+	return out
+}
