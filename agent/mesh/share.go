@@ -95,8 +95,11 @@ func readDraining(s Snapshot) (cable.Drain, time.Time) {
 	now := s.Now
 	since := now
 	old := Find[*submarinerv1.Gateway](s, s.Node)
-	if old != nil && old.Status.DrainingSince != nil {
+	switch {
+	case old != nil && old.Status.DrainingSince != nil:
 		since = old.Status.DrainingSince.Time
+	case !s.Memory.DrainingSince.IsZero(): // and the report could not be written yet
+		since = s.Memory.DrainingSince
 	}
 	if s.Standing.Standby() || s.bare() {
 		return cable.Drained, since // nobody uses it
@@ -106,7 +109,7 @@ func readDraining(s Snapshot) (cable.Drain, time.Time) {
 	}
 	flows := s.Flows
 	idle := !s.Standing.Active || flows.Known && flows.Count == 0 && flows.At.Sub(since) >= settled
-	if old.Status.Drain == submarinerv1.Drained || idle || now.Sub(since) >= asked.grace {
+	if old != nil && old.Status.Drain == submarinerv1.Drained || idle || now.Sub(since) >= asked.grace {
 		return cable.Drained, since
 	}
 	return cable.Draining, since

@@ -145,6 +145,28 @@ func TestDraining(t *testing.T) {
 	}
 }
 
+// A drain ends after the grace period also if nothing can be reported.
+func TestDrainWithoutReports(t *testing.T) {
+	s := annotated(t, map[string]string{submarinerv1.DrainAnnotation: "1m"})
+	start := s.Now
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{0, submarinerv1.Draining}, {59 * time.Second, submarinerv1.Draining}, {time.Minute, submarinerv1.Drained}, {time.Hour, submarinerv1.Drained}} {
+		s.Now = start.Add(step.after)
+		gw, _ := reported(t, s)
+		require.Equal(t, step.want, gw.Status.Drain, step.after)
+		p, err := Gateway().Plan(s)
+		require.NoError(t, err)
+		s.Memory.Carried(p, Outcome{Now: s.Now})
+	}
+	Find[*corev1.Node](s, "gw").Annotations = nil
+	p, err := Gateway().Plan(s)
+	require.NoError(t, err)
+	s.Memory.Carried(p, Outcome{Now: s.Now})
+	require.Zero(t, s.Memory.DrainingSince)
+}
+
 // A gateway that is to be drained when its node has booted is drained at once, whatever it has reported before, as it carries nothing. It
 // has flows when it is drained after it was in service.
 func TestDrainOfABareNode(t *testing.T) {
