@@ -77,7 +77,7 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 			Attempts: m.Snapshot.Paths[r.Spec.CableName].Attempts, LastContact: before[r.Spec.CableName],
 		})
 	}
-	return out
+	return fitting(out)
 }
 
 // lastContacts returns when remote gateways last answered according to the reports of this

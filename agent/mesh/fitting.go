@@ -1,0 +1,90 @@
+package mesh
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// A Gateway that etcd refuses would tell nothing any more, neither to the other gateways nor to the next agent of its node.
+const (
+	maxConnections  = 1280 << 10 // bytes of all connections in a report, as JSON: etcd takes 1.5 MiB by default
+	maxMeasurements = 400        // bytes of the measurements of a connection, as JSON
+	fewSubnets      = 8          // of an endpoint, and fewSubnetText is the maximum length of one, in bytes
+	fewSubnetText   = len("255.255.255.255/32")
+)
+
+// fitting shortens connections so that a Gateway with them can be written. As long as there are too many bytes, it shortens endpoints of connections
+// that carry no packets, then those of the others, and then leaves connections out, in the same order; the largest first.
+func fitting(cs []submarinerv1.Connection) []submarinerv1.Connection {
+	sizes, excess := make([]int, len(cs)), -maxConnections
+	order := make([]int, len(cs))
+	for i := range cs {
+		sizes[i], order[i] = sizeOf(cs[i]), i
+		excess += sizes[i]
+	}
+	if excess <= 0 {
+		return cs
+	}
+	first := func(a, b int) int { return cmp.Or(usedAs(cs[a])-usedAs(cs[b]), sizes[b]-sizes[a]) }
+	slices.SortStableFunc(order, first)
+	for _, i := range order {
+		if excess <= 0 {
+			return cs
+		}
+		cs[i].Endpoint = shortened(cs[i].Endpoint)
+		excess -= sizes[i]
+		sizes[i] = sizeOf(cs[i])
+		excess += sizes[i]
+	}
+	slices.SortStableFunc(order, first)
+	omitted := map[int]bool{}
+	for _, i := range order {
+		if excess <= 0 {
+			break
+		}
+		omitted[i] = true
+		excess -= sizes[i]
+	}
+	var out []submarinerv1.Connection
+	for i, c := range cs {
+		if !omitted[i] {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// usedAs returns 2 if packets may take a connection, 1 if there is a cable, and 0 if there is none.
+func usedAs(c submarinerv1.Connection) int {
+	switch {
+	case c.Member != nil && *c.Member:
+		return 2
+	case c.Device != "":
+		return 1
+	}
+	return 0
+}
+
+// sizeOf returns how many bytes a connection has in a report at most. It does not depend on the measurements, so
+// that these do not change what is left out.
+func sizeOf(c submarinerv1.Connection) int {
+	c.ClearMeasurements()
+	data, _ := json.Marshal(c) // never fails: it has texts, numbers and times only
+	return len(data) + maxMeasurements
+}
+
+// shortened returns what identifies an endpoint, and few of its networks.
+func shortened(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+	s.BackendConfig, s.AllocatedIPs = nil, nil
+	subnets := []string{}
+	for _, text := range s.Subnets {
+		if len(text) <= fewSubnetText && len(subnets) < fewSubnets {
+			subnets = append(subnets, text)
+		}
+	}
+	s.Subnets = subnets
+	return s
+}
