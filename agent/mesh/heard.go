@@ -33,6 +33,9 @@ func (s *Snapshot) Hear(before Heard) {
 // ReportAge returns the time since the last report of a gateway has come; the longest Duration if none has.
 func (s Snapshot) ReportAge(gateway string) time.Duration { return s.Now.Sub(s.Heard[gateway].at) }
 
+// Reporting reports whether a report of a gateway has come a moment ago, so that its agent works.
+func (s Snapshot) Reporting(gateway string) bool { return s.ReportAge(gateway) < deadAfter }
+
 // outdated reports whether another gateway has reported so much later than one that this one's agent, or its node, is dead. While the API server cannot
 // be reached, nobody reports.
 func (s Snapshot) outdated(gateway string) bool {

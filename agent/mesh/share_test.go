@@ -97,7 +97,9 @@ func TestFlowsReported(t *testing.T) {
 		s.Flows = Flows{}
 		before, _ := reported(t, s)
 		require.Nil(t, before.Status.Flows)
-		require.False(t, gatewayChanged(before.Status, gw.Status))
+		own, others := gatewayChanges(before.Status, gw.Status)
+		require.False(t, own)
+		require.Empty(t, others)
 	}
 }
 

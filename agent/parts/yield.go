@@ -3,7 +3,6 @@ package parts
 import (
 	"context"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -39,9 +38,6 @@ func follows(s mesh.Snapshot, node string) bool {
 	})
 }
 
-// freshReport is the time within which a gateway that works has reported: it does so every 5 s.
-const freshReport = 15 * time.Second
-
 // yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be drained; empty if it keeps
 // the lease, or if there is no other one.
 func yieldsTo(s mesh.Snapshot, node string) string {
@@ -56,7 +52,7 @@ func successor(s mesh.Snapshot, node string) string {
 	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
 		other := mesh.Find[*corev1.Node](s, g.Name)
 		if g.Name != node && mesh.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
-			s.ReportAge(g.Name) < freshReport && g.Status.StatusFailure == "" {
+			s.Reporting(g.Name) && g.Status.StatusFailure == "" {
 			return g.Name
 		}
 	}

@@ -10,10 +10,6 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// gatewayTimeout is the maximum age of the report of a working gateway, which is written
-// every 5 s.
-const gatewayTimeout = 15 * time.Second
-
 // NoGateways is the problem of a joined cluster without gateways.
 const NoGateways = `no gateways detected: label a node with ` + submarinerv1.GatewayNodeLabel + `=true, and check that its gateway pod runs`
 
@@ -63,14 +59,17 @@ func (s Site) Current() []submarinerv1.Gateway {
 	return slices.DeleteFunc(slices.Clone(s.Gateways), s.Replaced)
 }
 
-// Stale returns since when a gateway has not reported; empty if its report is recent.
+// Stale returns since when a gateway has not reported, or that nobody knows; empty if its report is recent.
 func Stale(gw submarinerv1.Gateway, now time.Time) string {
 	last, ok := gw.ReportedAt()
 	if !ok {
 		return "not updated: its report has no time"
 	}
-	if now.Sub(last) <= gatewayTimeout {
+	switch {
+	case mesh.Fresh(&gw, now):
 		return ""
+	case last.After(now):
+		return "not known to be up to date: its report is of the future, " + last.UTC().Format(time.RFC3339) + ", as the clock of its node is wrong"
 	}
 	return "not updated since " + last.UTC().Format(time.RFC3339)
 }
