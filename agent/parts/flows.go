@@ -3,6 +3,7 @@ package parts
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type flows struct {
 	kernel   dataplane.FlowCounter // nil while this gateway carries no connections of others
 	query    dataplane.FlowQuery   // as of the last plan; its prefixes are never changed in place
 	draining bool
+	begun    []netip.Prefix // the networks when draining began
 	changes  changes
 	last     mesh.Flows
 	readAt   time.Time     // when the last reading began
@@ -211,15 +213,28 @@ func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 
 // follow takes what is to be counted from now on. A result that may lack connections is dropped; one that has some too many, because a cluster has
 // left, is used until the next reading.
+//
+// A gateway that is draining gets no new connections once the others know that, and the drain depends only on what is counted from then on. So
+// networks that are new drop no result then, and those that there were when it began are counted as long as it lasts: a cluster that changes its networks
+// all the time does not keep the drain from ending.
 func (f *flows) follow(q dataplane.FlowQuery, draining bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.young.set(q.Networks)
+	if draining && !f.draining {
+		f.begun = q.Networks
+	}
 	more := dataplane.Without(q.Networks, f.query.Networks)
+	if draining && len(q.Networks) > 0 {
+		q.Networks = union(q.Networks, f.begun)
+		if f.draining {
+			more = nil
+		}
+	}
 	if len(q.Networks) == 0 || len(more) > 0 || !slices.Equal(q.Except, f.query.Except) || !slices.Equal(q.Sources, f.query.Sources) {
 		f.drop()
 	}
 	f.query, f.draining = q, draining
-	f.young.set(q.Networks)
 	f.wake.Send()
 }
 
@@ -247,4 +262,11 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// union returns the networks that are in one of two sorted lists, sorted.
+func union(a, b []netip.Prefix) []netip.Prefix {
+	out := append(slices.Clone(a), dataplane.Without(b, a)...)
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
 }

@@ -3,6 +3,7 @@ package parts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"testing"
@@ -135,6 +136,31 @@ func TestFlowsBesideTheLoop(t *testing.T) {
 		require.Equal(t, second, time.Since(f.start))
 		f.after(11 * second)
 		require.True(t, f.observe(activeGateway, nil).Known)
+	})
+}
+
+// A member that changes its networks more often than connections can be read does not keep a gateway from being drained.
+func TestHostileNetworksDuringADrain(t *testing.T) {
+	query := dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.3.0.0/16")}
+	whileCounting(t, query, 2*second, func(t *testing.T, f *flowTest) {
+		f.observe(activeGateway, nil)
+		f.follow(query, true)
+		for i := range 200 {
+			f.after(time.Duration(i) * second)
+			f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16", fmt.Sprintf("10.4.%d.0/24", i))}, true)
+			if i < 100 {
+				continue
+			}
+			flows := f.observe(activeGateway, nil)
+			require.True(t, flows.Known)
+			require.Less(t, time.Since(flows.At), 2*drainingShare*f.took)
+			require.Equal(t, 3, flows.Count)
+		}
+		last := f.kernel.queries[len(f.kernel.queries)-1].Networks
+		require.Equal(t, query.Networks, last[:2], "it may have connections from before")
+		f.follow(query, false)
+		f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.5.0.0/16")}, false)
+		require.False(t, f.observe(activeGateway, nil).Known, "it is in service")
 	})
 }
 
