@@ -24,7 +24,7 @@ type Cabling struct {
 	Barred []netip.Prefix
 	// Globalnet has the maps of what this gateway translates, if its cluster has global networks.
 	Globalnet dataplane.Globalnet
-	// Clusters are the IDs of other clusters, in the order in which they get the IDs of their next hop groups: see groupIDs.
+	// Clusters are the IDs of other clusters, in the order in which they get the IDs of their next hop groups and next hops: see groupIDs.
 	// Clusters that are missing follow, sorted.
 	Clusters []string
 }
@@ -167,11 +167,18 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 // node takes it for the sign that the gateway agent has run. See dataplane.Facts.NoCableRule.
 var cableRule = dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}
 
-// wire calls Plan of every driver for its cables, and merges the results into s.
+// wire calls Plan of every driver for its cables, in the order of c.Clusters, and merges the results into s.
 func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 	byDriver := map[string][]int{}
 	for i, p := range c.Peers {
 		byDriver[p.Driver.Name()] = append(byDriver[p.Driver.Name()], i)
+	}
+	rank := map[string]int{}
+	for i, id := range c.Clusters {
+		rank[id] = i - len(c.Clusters) // others follow
+	}
+	for _, of := range byDriver {
+		slices.SortStableFunc(of, func(a, b int) int { return rank[c.Peers[a].Cluster] - rank[c.Peers[b].Cluster] })
 	}
 	links := make([]Link, len(c.Peers))
 	var listens []Listen

@@ -138,7 +138,7 @@ func routeTo(s dataplane.State, l *cable.Link) error {
 const hopMask = 1<<24 - 1
 
 // otherVNI returns the ID of the next hop to a peer on another VNI: 24 bits of a hash of VNI
-// and VTEP, which do not both fit into an ID, incremented on a collision.
+// and VTEP, which do not both fit into an ID, incremented on a collision: the peer that comes first keeps its ID.
 func otherVNI(taken map[uint32]bool, vni int, peer netip.Addr) uint32 {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d %v", vni, peer) // never fails
