@@ -27,14 +27,12 @@ func FromReports[T Object](node string, objs ...T) (Snapshot, error) {
 		return s, fmt.Errorf("the route agent of node %s has not reported yet: see kubectl -n %s get pods -o wide", node, submarinerv1.OperatorNamespace)
 	}
 	s.Facts = *ra.Status.Node
-	for _, e := range List[*submarinerv1.Endpoint](s) {
-		if !submarinerv1.IsCopy(e) {
-			s.Standing.Gateways = append(s.Standing.Gateways, e.Spec.Hostname)
-			if e.Spec.Hostname == node {
-				s.Standing.Active = true
-				if e.Spec.BackendConfig[submarinerv1.BackendDrain] == submarinerv1.Standby {
-					s.Standing.Drain = cable.Standby
-				}
+	for _, e := range s.OwnEndpoints() {
+		s.Standing.Gateways = append(s.Standing.Gateways, e.Spec.Hostname)
+		if e.Spec.Hostname == node {
+			s.Standing.Active = true
+			if e.Spec.BackendConfig[submarinerv1.BackendDrain] == submarinerv1.Standby {
+				s.Standing.Drain = cable.Standby
 			}
 		}
 	}

@@ -131,3 +131,19 @@ func TestHostileDrains(t *testing.T) {
 		}
 	}
 }
+
+// A gateway agent may write Endpoints of other clusters. Whoever has taken it over cannot make another gateway announce an address of the attacker's
+// choice with one that names the node of that gateway and lacks the label of copies.
+func TestHostileEndpointOfAnotherCluster(t *testing.T) {
+	s := standbys(t, "gw")
+	forged := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "a-forged"}, Spec: submarinerv1.EndpointSpec{
+		ClusterID: "zz", Hostname: "gw", PublicIP: "203.0.113.66", Subnets: []string{},
+	}}
+	require.Equal(t, s.PublishedIP(), s.with(forged).PublishedIP())
+	require.Equal(t, s.OwnEndpoints(), s.with(forged).OwnEndpoints())
+
+	s = NewSnapshot("gw", slices.DeleteFunc(s.all(), func(o Object) bool { e, ok := o.(*submarinerv1.Endpoint); return ok && e.Spec.Hostname == "gw" })...).as(s)
+	Find[*corev1.Node](s, "gw").Labels = nil
+	s.Memory.Label.Seen = true
+	require.Zero(t, s.with(forged).label(), "it does not keep a node among the gateways, either")
+}

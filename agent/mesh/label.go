@@ -37,7 +37,7 @@ func (s Snapshot) label() Label {
 	switch {
 	case IsGatewayNode(Find[*corev1.Node](s, s.Node)):
 		return Label{Seen: true, Ruled: was.Ruled || !s.NoCableRule}
-	case !slices.ContainsFunc(List[*submarinerv1.Endpoint](s), func(e *submarinerv1.Endpoint) bool { return !submarinerv1.IsCopy(e) && e.Spec.Hostname == s.Node }):
+	case !slices.ContainsFunc(s.OwnEndpoints(), func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == s.Node }):
 	case was.Seen:
 		return Label{Ruled: was.Ruled, Until: s.Now.Add(lingers)}
 	case s.Now.Before(was.Until):

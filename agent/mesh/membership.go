@@ -94,7 +94,7 @@ func (m *Membership) readClusters(s Snapshot) {
 		}
 	}
 	for _, e := range List[*submarinerv1.Endpoint](s) {
-		if e.Spec.ClusterID == id && !submarinerv1.IsCopy(e) {
+		if ofCluster(id, e) {
 			m.Endpoints = append(m.Endpoints, e)
 		} else {
 			m.Remote = append(m.Remote, e)

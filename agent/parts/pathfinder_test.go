@@ -67,8 +67,8 @@ func TestSearchesWhileActive(t *testing.T) {
 // The public address is the one that other gateways see; after a restart it is the one
 // that was published before, until they have been asked.
 func TestPublicAddressIsTheOneSeen(t *testing.T) {
-	e := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Spec: submarinerv1.EndpointSpec{Hostname: "gw", PublicIP: "198.51.100.1"}}
-	s := mesh.NewSnapshot("gw", e)
+	e := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Spec: submarinerv1.EndpointSpec{ClusterID: "east", Hostname: "gw", PublicIP: "198.51.100.1"}}
+	s := inEast("gw", e)
 	require.NoError(t, pathFinder{&found{}}.Observe(&s))
 	require.Equal(t, "198.51.100.1", s.PublicIP.String())
 	require.NoError(t, pathFinder{&found{publicIP: netip.MustParseAddr("198.51.100.7")}}.Observe(&s))

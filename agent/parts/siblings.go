@@ -78,10 +78,8 @@ func (s *siblings) follow(snap mesh.Snapshot, several bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endpoints = map[string]string{}
-	for _, e := range mesh.List[*submarinerv1.Endpoint](snap) {
-		if !submarinerv1.IsCopy(e) {
-			s.endpoints[e.Spec.Hostname] = string(e.UID)
-		}
+	for _, e := range snap.OwnEndpoints() {
+		s.endpoints[e.Spec.Hostname] = string(e.UID)
 	}
 	s.owner = nil // of the node's Lease, which is deleted with the node
 	if n := mesh.Find[*corev1.Node](snap, s.node); n != nil {

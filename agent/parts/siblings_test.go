@@ -20,6 +20,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/wake"
 )
 
@@ -81,6 +82,28 @@ func endpointOn(node, uid string) *submarinerv1.Endpoint {
 		ObjectMeta: metav1.ObjectMeta{Name: "east-" + node + uid, Namespace: submarinerv1.OperatorNamespace, UID: types.UID(uid)},
 		Spec:       submarinerv1.EndpointSpec{ClusterID: "east", Hostname: node},
 	}
+}
+
+// inEast returns a snapshot of a node of cluster east, with Endpoints.
+func inEast(node string, endpoints ...*submarinerv1.Endpoint) mesh.Snapshot {
+	objs := []mesh.Object{&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}}}
+	for _, e := range endpoints {
+		objs = append(objs, e)
+	}
+	return mesh.NewSnapshot(node, objs...)
+}
+
+// A gateway agent may write Endpoints of other clusters. Whoever has taken it over cannot pretend with one, without the label of copies, that the
+// gateway of another node is there, or that it knows that it is replaced.
+func TestHostileEndpointOfAnotherCluster(t *testing.T) {
+	forged := endpointOn("b", "1")
+	forged.Spec.ClusterID, forged.Spec.BackendConfig = "zz", map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}
+	snap := inEast("a", forged)
+	s := &siblings{node: "a", wake: wake.NewSignal()}
+	s.follow(snap, true)
+	require.Equal(t, []string{"a"}, s.present())
+	require.False(t, follows(snap, "b"))
+	require.True(t, follows(inEast("a", mesh.AsStandby(endpointOn("b", "1"))), "b"))
 }
 
 // Each gateway renews its own Lease, and knows which others are there. A gateway that renews its Lease
@@ -145,7 +168,7 @@ func TestSiblingsDuringAnOutage(t *testing.T) {
 func TestSiblingsEndpoints(t *testing.T) {
 	s := &siblings{node: "a", wake: wake.NewSignal()}
 	see := func(endpoints ...*submarinerv1.Endpoint) []string {
-		s.follow(mesh.NewSnapshot("a", endpoints...), true)
+		s.follow(inEast("a", endpoints...), true)
 		return s.present()
 	}
 	read := func(n int, leases ...coordinationv1.Lease) {

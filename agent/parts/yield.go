@@ -33,8 +33,8 @@ func follows(s mesh.Snapshot, node string) bool {
 	if n := mesh.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
 		return true
 	}
-	return slices.ContainsFunc(mesh.List[*submarinerv1.Endpoint](s), func(o *submarinerv1.Endpoint) bool {
-		return !submarinerv1.IsCopy(o) && o.Spec.Hostname == node && o.Spec.BackendConfig[submarinerv1.BackendDrain] != ""
+	return slices.ContainsFunc(s.OwnEndpoints(), func(o *submarinerv1.Endpoint) bool {
+		return o.Spec.Hostname == node && o.Spec.BackendConfig[submarinerv1.BackendDrain] != ""
 	})
 }
 
@@ -66,8 +66,8 @@ func asStandby(s mesh.Snapshot, node string) *submarinerv1.Endpoint {
 	if successor(s, node) == "" || len(subs) == 0 || !subs[0].DeletionTimestamp.IsZero() {
 		return nil
 	}
-	for _, own := range mesh.List[*submarinerv1.Endpoint](s) {
-		if !submarinerv1.IsCopy(own) && own.Spec.Hostname == node {
+	for _, own := range s.OwnEndpoints() {
+		if own.Spec.Hostname == node {
 			return mesh.AsStandby(own)
 		}
 	}

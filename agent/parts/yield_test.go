@@ -35,7 +35,7 @@ func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled b
 	report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	report.SetReportedAt(now.Add(-time.Hour)) // its clock is wrong
 	s := mesh.NewSnapshot[mesh.Object]("gw", node("gw", true, drained), node("other", otherLabelled, otherDrained), report,
-		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{MultiActiveGatewayEnabled: multi}})
+		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", MultiActiveGatewayEnabled: multi}})
 	s.Now = now.Add(-ago)
 	s.Hear(nil)
 	s.Now = now
@@ -201,7 +201,7 @@ func TestTakeover(t *testing.T) {
 			if endpoint.Spec.BackendConfig = map[string]string{}; test.announced != "" {
 				endpoint.Spec.BackendConfig[submarinerv1.BackendDrain] = test.announced
 			}
-			objs := []mesh.Object{endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{}}
+			objs := []mesh.Object{endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}}}
 			s = mesh.NewSnapshot("gw", objs...)
 			s.Now = now
 			require.NoError(t, e.Observe(&s))
@@ -227,7 +227,7 @@ func TestSuccessorIsNotReplaced(t *testing.T) {
 		endpoint := endpointOn("other", "1")
 		endpoint.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: announced}
 		s := pairOfGateways(time.Now(), false, true, false, true, time.Second)
-		s = mesh.NewSnapshot[mesh.Object]("gw", endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{})
+		s = mesh.NewSnapshot[mesh.Object]("gw", endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}})
 		s.Now = time.Now()
 		require.NoError(t, e.Observe(&s))
 		return s.Standing.Replaced
