@@ -37,6 +37,7 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	out = append(out, account(RouteAgentName, routeAgentRules(), nodeRules)...)
 	out = append(out, agentPolicies(sub.Spec.ClusterID)...)
 	out = append(out, labelPolicy(exchange.Kinds())...)
+	out = append(out, nodePolicy()...)
 	memory := exchange.NewMemory(Namespace)
 	memory.Labels = ours("")
 	out = append(out, memory, submariner(sub), routeAgent(sub), gateway(sub))

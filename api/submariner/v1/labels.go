@@ -146,6 +146,12 @@ const (
 // decide whose an object is.
 var ReservedLabels = []string{"submariner-io/", "submariner.io/"}
 
+// GatewayNodeKeys returns the keys of the labels and annotations of nodes that agents and their DaemonSets read. Admission policies keep
+// nodes from changing them.
+func GatewayNodeKeys() []string {
+	return []string{GatewayNodeLabel, PublicIPAnnotation, WeightAnnotation, DrainAnnotation}
+}
+
 // IsReservedLabel reports whether only our components may set the label.
 func IsReservedLabel(key string) bool {
 	return slices.ContainsFunc(ReservedLabels, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
