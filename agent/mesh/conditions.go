@@ -18,7 +18,7 @@ import (
 const (
 	// ConditionSynced is True if the node was seen to hold the plan.
 	ConditionSynced = "Synced"
-	// ConditionNodesDistinct is False if nodes of this cluster have addresses that other nodes or other clusters had before.
+	// ConditionNodesDistinct is False if nodes of this cluster have addresses that other nodes or other clusters had before, or podCIDRs that are left out.
 	ConditionNodesDistinct = "NodesDistinct"
 	// ConditionNodesReachable is False if probes find that packets to a gateway of this cluster, or from a gateway to another node, are lost.
 	ConditionNodesReachable = "NodesReachable"
@@ -52,6 +52,7 @@ const (
 	reasonUninstalled     = "Uninstalled"
 	reasonMissing         = "Missing"
 	reasonSameAddress     = "SameAddress"
+	reasonSamePods        = "SamePodNetwork"
 )
 
 // ReasonWaiting is the reason of a condition that is False because it is too early to
@@ -88,8 +89,11 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	if texts := Refusals(m.Cables.Refused, o.Exchange); len(texts) > 0 {
 		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))
 	}
-	if collisions := slices.Concat(m.Membership.Collisions, m.Accepted.Collisions); len(collisions) > 0 {
-		add(ConditionNodesDistinct, false, reasonSameAddress, clip(strings.Join(collisions, "\n")))
+	switch collisions, contested := slices.Concat(m.Membership.Collisions, m.Accepted.Collisions), m.Membership.Contested; {
+	case len(collisions) > 0:
+		add(ConditionNodesDistinct, false, reasonSameAddress, clip(strings.Join(slices.Concat(collisions, contested), "\n")))
+	case len(contested) > 0:
+		add(ConditionNodesDistinct, false, reasonSamePods, clip(strings.Join(contested, "\n")))
 	}
 	if lost := o.Health.unreachable(); len(lost) > 0 {
 		add(ConditionNodesReachable, false, reasonNoAnswer, clip(strings.Join(lost, "\n")))

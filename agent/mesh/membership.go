@@ -23,6 +23,7 @@ type Membership struct {
 	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes, oldest first: see cable.Intra.Ranked
 	Gateways   []cable.Node // the nodes among these that have an Endpoint
 	Collisions []string     // messages about nodes whose addresses collide with those of other nodes or clusters: see distinct and held
+	Contested  []string     // messages about podCIDRs that are left out: see distinctPods
 	Engines    Engines      // see readEngines
 	Others     []Engines    // of gateways of this cluster: those that differ from Engines, and from each other
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.

@@ -23,16 +23,18 @@ func (m *Membership) readNodes(s Snapshot) error {
 			reported[ra.Name] = *f
 		}
 	}
-	nodes := map[string]*corev1.Node{}
+	nodes, podIPs := map[string]*corev1.Node{}, []netip.Addr(nil)
 	for _, n := range List[*corev1.Node](s) {
-		node := m.readNode(n, reported[n.Name], n.Name == s.Node)
-		if n.Name == s.Node {
-			m.Self = node
-		}
-		if nodes[n.Name] = n; node.IP.IsValid() {
-			m.Nodes = append(m.Nodes, node)
-		}
+		nodes[n.Name] = n
+		m.Nodes = append(m.Nodes, m.readNode(n, reported[n.Name], n.Name == s.Node))
+		podIP, _ := netip.ParseAddr(reported[n.Name].PodIP) // the zero Addr: not known
+		podIPs = append(podIPs, podIP)
 	}
+	m.distinctPods(m.Nodes, podIPs)
+	if i := slices.IndexFunc(m.Nodes, func(n cable.Node) bool { return n.Name == s.Node }); i >= 0 {
+		m.Self = m.Nodes[i]
+	}
+	m.Nodes = slices.DeleteFunc(m.Nodes, func(n cable.Node) bool { return !n.IP.IsValid() })
 	m.distinct(nodes)
 	for _, n := range m.Nodes {
 		if !s.servesAsGateway(nodes[n.Name]) {

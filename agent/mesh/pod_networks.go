@@ -1,0 +1,92 @@
+package mesh
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"subctl/cable"
+)
+
+// podClaim is what a node has in the pod networks of the cluster: the network of its pods, or only an address.
+type podClaim struct {
+	net  netip.Prefix
+	node int // index in the nodes
+	pods bool
+}
+
+func (c podClaim) String() string {
+	if c.pods {
+		return fmt.Sprintf("the podCIDR %v", c.net)
+	}
+	return fmt.Sprintf("the address %v", c.net.Addr())
+}
+
+// podsFirst orders the podCIDR of a node with one address before this address.
+func podsFirst(a, b podClaim) int {
+	switch {
+	case a.pods == b.pods:
+		return 0
+	case a.pods:
+		return -1
+	}
+	return 1
+}
+
+// distinctPods leaves out pod networks of nodes that other nodes contest: where nothing allocates the podCIDRs of nodes, a node that was taken over
+// sets its own once, to any network, and gateways would route the packets for these pods to it. So the podCIDR of a node must be a part of the pod
+// networks, and contain neither the podCIDR nor the address in the pod networks of another node, nor be in the podCIDR of another one. If two contest
+// a network, neither has it, since nothing tells whose it is: gateways leave the packets to the network plugin, as for nodes without a podCIDR.
+// podIPs are the addresses of the nodes in the pod networks, by index; the zero Addr if one is not known.
+func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
+	var claims []podClaim
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Pods.IsValid() && len(nodes) > 1 && !m.isPart(n.Pods) {
+			m.contest(n, "it is no part of the cluster's pod networks")
+		}
+		if n.Pods.IsValid() {
+			claims = append(claims, podClaim{n.Pods, i, true})
+		}
+		if ip := podIPs[i]; ip.IsValid() && !n.Pods.IsValid() {
+			claims = append(claims, podClaim{netip.PrefixFrom(ip, ip.BitLen()), i, false})
+		}
+	}
+	slices.SortFunc(claims, func(a, b podClaim) int {
+		return cmp.Or(a.net.Addr().Compare(b.net.Addr()), cmp.Compare(a.net.Bits(), b.net.Bits()), podsFirst(a, b), cmp.Compare(a.node, b.node))
+	})
+	contest := func(c, by podClaim) {
+		m.contest(&nodes[c.node], fmt.Sprintf("%v of node %s is in the same network", by, nodes[by.node].Name))
+	}
+	var around []podClaim // the networks that contain the next claim, the smallest last: each of them is contested by the one after it
+	for _, c := range claims {
+		for len(around) > 0 && !around[len(around)-1].net.Contains(c.net.Addr()) {
+			around = around[:len(around)-1]
+		}
+		if len(around) > 0 {
+			outer := around[len(around)-1]
+			contest(outer, c)
+			contest(c, outer)
+		}
+		if c.pods {
+			around = append(around, c)
+		}
+	}
+	slices.Sort(m.Contested)
+}
+
+// isPart reports whether a podCIDR is in a pod network of the cluster, and is not the only one.
+func (m *Membership) isPart(p netip.Prefix) bool {
+	return slices.ContainsFunc(m.Own.Pods, func(all netip.Prefix) bool {
+		return all.Overlaps(p) && (all.Bits() < p.Bits() || all.Bits() == p.Bits() && len(m.Own.Pods) > 1)
+	})
+}
+
+// contest leaves out the pod network of a node, if it is not left out already.
+func (m *Membership) contest(n *cable.Node, why string) {
+	if n.Pods.IsValid() {
+		m.Contested = append(m.Contested, fmt.Sprintf("the podCIDR %v of node %s is not used: %s", n.Pods, n.Name, why))
+		n.Pods = netip.Prefix{}
+	}
+}
