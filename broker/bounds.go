@@ -12,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/exchange"
+	"subctl/internal/kube"
 )
 
 // This file bounds what members can make the broker store, and every other member with
@@ -77,10 +78,6 @@ func entries(field string) string {
 	return fmt.Sprintf("(has(object.metadata.%[1]s) ? size(object.metadata.%[1]s) : 0)", field)
 }
 
-// bytesOf returns a CEL expression for the size of a value of any type, in bytes of a form like
-// JSON.
-func bytesOf(value string) string { return fmt.Sprintf("size(bytes('%%s'.format([%s])))", value) }
-
 // sizeVariables returns the variables of the members' admission policy for the size of
 // labels, annotations and the fields of each kind: see exchange.SizeOfMaps. Signatures, and the names of objects in
 // slots, have bounds of their own.
@@ -110,7 +107,7 @@ func boundValidations(kinds exchange.Table) []admissionv1.Validation {
 	}
 	return append(sizeValidations(kinds),
 		admissionv1.Validation{
-			Expression:        fmt.Sprintf("object == null || !has(object.metadata.managedFields) || %s <= %d", bytesOf("object.metadata.managedFields"), maxManaged),
+			Expression:        fmt.Sprintf("object == null || !has(object.metadata.managedFields) || %s <= %d", kube.AdmissionBytes("object.metadata.managedFields"), maxManaged),
 			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d bytes of managed fields'", maxManaged),
 		},
 		admissionv1.Validation{
@@ -176,7 +173,7 @@ func quoted(names []string) string {
 // identity, whatever is in them.
 func identityBound() admissionv1.Validation {
 	return admissionv1.Validation{
-		Expression: fmt.Sprintf("object == null || %s <= %d", bytesOf("object"), maxIdentitySize),
+		Expression: fmt.Sprintf("object == null || %s <= %d", kube.AdmissionBytes("object"), maxIdentitySize),
 		Message:    fmt.Sprintf("who joins may make objects of at most %d bytes", maxIdentitySize),
 	}
 }

@@ -35,6 +35,7 @@ func agentPolicies(clusterID string) []client.Object {
 	return slices.Concat(
 		agentPolicy(RouteAgentName, []admissionv1.NamedRuleWithOperations{kube.AdmissionRule(ours, kube.AdmissionWrites(), "routeagents")},
 			ownReport("routeagents", "RouteAgent", kube.AdmissionWrites()...),
+			smallReport(),
 			ownEvents("variables.regarding == 'RouteAgent/' + variables.node"),
 		),
 		agentPolicy(GatewayName, []admissionv1.NamedRuleWithOperations{
@@ -132,6 +133,18 @@ func ownReport(resource, kind string, operations ...admissionv1.OperationType) a
 	return admissionv1.Validation{
 		Expression:        fmt.Sprintf("variables.resource != '%s' || variables.name == variables.node || !(request.operation in [%s])", resource, strings.Join(quoted, ", ")),
 		MessageExpression: fmt.Sprintf("'the agent of node ' + variables.node + ' may not write the %s of ' + variables.name", kind),
+	}
+}
+
+// maxRouteAgent is the most bytes of a RouteAgent, which the agents of all nodes read. Route agents write less, however large the objects of other
+// clusters are: at most 112 KiB about their gateways, and 50 KiB of conditions and of networks that the node needs.
+const maxRouteAgent = 192 << 10
+
+// smallReport bounds the RouteAgents that route agents write.
+func smallReport() admissionv1.Validation {
+	return admissionv1.Validation{
+		Expression: fmt.Sprintf("variables.resource != 'routeagents' || object == null || %s <= %d", kube.AdmissionBytes("object"), maxRouteAgent),
+		Message:    fmt.Sprintf("a RouteAgent may have %d bytes at most", maxRouteAgent),
 	}
 }
 

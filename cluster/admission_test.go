@@ -100,6 +100,17 @@ func routeAgentOf(node string) *submarinerv1.RouteAgent {
 	return &submarinerv1.RouteAgent{ObjectMeta: clustertest.In(node), Status: submarinerv1.RouteAgentStatus{RemoteEndpoints: []submarinerv1.RemoteEndpoint{}}}
 }
 
+// saying returns a RouteAgent with a message of some bytes.
+func saying(r *submarinerv1.RouteAgent, size int) *submarinerv1.RouteAgent {
+	r.Status.StatusFailure = strings.Repeat("x", size)
+	return r
+}
+
+func annotatedWith(r *submarinerv1.RouteAgent, text string) *submarinerv1.RouteAgent {
+	r.Annotations = map[string]string{"a": text}
+	return r
+}
+
 func gatewayOf(node string) *submarinerv1.Gateway {
 	return &submarinerv1.Gateway{ObjectMeta: clustertest.In(node), Status: submarinerv1.GatewayStatus{
 		HAStatus: submarinerv1.HAStatusActive, LocalEndpoint: endpointOf("west", node, "west-a").Spec, Connections: []submarinerv1.Connection{},
@@ -143,6 +154,10 @@ func TestHostileAgent(t *testing.T) {
 			{"change its own RouteAgent", routeAgentOf("n1"), changed(routeAgentOf("n1")), ""},
 			{"change the RouteAgent of another node", routeAgentOf("n2"), changed(routeAgentOf("n2")), "may not write the RouteAgent of n2"},
 			{"delete the RouteAgent of another node", routeAgentOf("n2"), nil, byRBAC},
+			{"create the largest that an agent writes", nil, saying(routeAgentOf("n1"), 176<<10), ""},
+			{"create a huge one", nil, saying(routeAgentOf("n1"), 200<<10), "a RouteAgent may have 196608 bytes at most"},
+			{"make it huge", routeAgentOf("n1"), saying(routeAgentOf("n1"), 1<<20), "a RouteAgent may have 196608 bytes at most"},
+			{"make it huge by an annotation", routeAgentOf("n1"), annotatedWith(routeAgentOf("n1"), strings.Repeat("😀", 50<<10)), "a RouteAgent may have 196608 bytes at most"},
 			{"report about itself", nil, eventAbout("RouteAgent", "n1"), ""},
 			{"report about another node", nil, eventAbout("RouteAgent", "n2"), "may not report about RouteAgent/n2"},
 			{"report about a gateway", nil, eventAbout("Gateway", "n1"), "may not report about Gateway/n1"},

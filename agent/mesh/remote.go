@@ -19,7 +19,9 @@ import (
 const (
 	maxProbingNodes = 500 // in larger clusters only gateways probe
 	maxRemote       = 32  // endpoints in a report; unconnected endpoints come first
-	maxRemoteNets   = 8   // networks of an endpoint in a report
+	maxRemoteNets   = 8   // networks of an endpoint in a report, and addresses
+	maxRemoteNet    = 64  // bytes of one of these
+	maxRemoteName   = 253 // bytes of any other text of an endpoint in a report
 	maxRemoteText   = 400 // bytes of a message in a report
 )
 
@@ -104,9 +106,23 @@ func (p Plan) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omi
 	omitted = max(0, len(out)-maxRemote)
 	out = out[:len(out)-omitted]
 	for i := range out {
-		out[i].Spec = bounded(out[i].Spec)
-		out[i].Spec.Subnets = out[i].Spec.Subnets[:min(len(out[i].Spec.Subnets), maxRemoteNets)]
-		out[i].Spec.BackendConfig = nil // a tool that needs it finds it in the Endpoint
+		out[i].Spec = clipped(out[i].Spec)
 	}
 	return out, omitted
+}
+
+// clipped reduces what another cluster announces of its endpoint to what a RouteAgent repeats. Schemas bound texts in characters, of up to four bytes.
+func clipped(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+	s = bounded(s)
+	s.BackendConfig = nil // a tool that needs it finds it in the Endpoint
+	for _, list := range []*[]string{&s.Subnets, &s.AllocatedIPs} {
+		*list = slices.Clone((*list)[:min(len(*list), maxRemoteNets)])
+		for i := range *list {
+			(*list)[i] = words.Clip((*list)[i], maxRemoteNet)
+		}
+	}
+	for _, text := range []*string{&s.ClusterID, &s.CableName, &s.Hostname, &s.HealthCheckIP, &s.PrivateIP, &s.PublicIP, &s.Backend} {
+		*text = words.Clip(*text, maxRemoteName)
+	}
+	return s
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,22 @@ func TestRemoteEndpointsAreSmall(t *testing.T) {
 	text, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(text), 64<<10)
+}
+
+// The same, with all that the schema allows: the admission policy of the route agents has room for it, and for the rest of a report.
+func TestRemoteEndpointsOfLargeCharacters(t *testing.T) {
+	m := worker(0)
+	text := func(n int) string { return strings.Repeat("😀", n) }
+	for range 100 {
+		e := submarinerv1.EndpointSpec{
+			ClusterID: text(63), CableName: text(253), HealthCheckIP: text(64), Hostname: text(253), PrivateIP: text(64), PublicIP: text(64), Backend: text(63),
+			Subnets: slices.Repeat([]string{text(64)}, 128), AllocatedIPs: slices.Repeat([]string{text(64)}, 64), BackendConfig: map[string]string{"a": text(1000)},
+		}
+		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(text(1000))})
+	}
+	report, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(Outcome{})))
+	require.NoError(t, err)
+	require.Less(t, len(report), 112<<10)
 }
 
 // A path that does not answer is asked again soon, and then less and less often.

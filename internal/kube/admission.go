@@ -45,6 +45,11 @@ func AdmissionRule(group string, ops []admissionv1.OperationType, resources ...s
 	}}
 }
 
+// AdmissionBytes returns a CEL expression for the size of a value of any type, in bytes of a form like JSON.
+func AdmissionBytes(value string) string {
+	return fmt.Sprintf("size(bytes('%%s'.format([%s])))", value)
+}
+
 // ServiceAccountUser returns the user name of a service account.
 func ServiceAccountUser(namespace, name string) string {
 	return fmt.Sprintf("system:serviceaccount:%s:%s", namespace, name)
