@@ -190,14 +190,14 @@ func TestGatewayAfterNode(t *testing.T) {
 
 // What a node has itself is safe: the node refuses a gateway that announces it, even one that all other nodes stay connected to.
 func TestHostileIncumbentOfANode(t *testing.T) {
-	s := eastAndWest(t, "worker")
-	before, err := Of(s)
+	before, err := Of(eastAndWest(t, "worker"))
 	require.NoError(t, err)
-	s.Memory.Incumbents = before.Accepted.Incumbents
 	for ip, want := range map[string]string{
 		"10.112.3.3": "subnet 10.112.0.0/16 contains 10.112.3.3, a node of this cluster",
 		"10.89.2.11": "private IP 10.89.2.11 belongs to a node of this cluster",
 	} {
+		s := eastAndWest(t, "worker")
+		s.Memory.Incumbents = before.Accepted.Incumbents
 		for _, o := range (claims{addresses: []string{ip}}).node("new") {
 			s = s.with(o)
 		}

@@ -132,7 +132,7 @@ func TestWait(t *testing.T) {
 		},
 		{
 			name: "the clock of this machine is wrong", objs: append(agents, dead(clustertest.Gateway("active", ""))),
-			clock: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 15, 0, time.UTC) },
+			clock: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 14, 0, time.UTC) },
 		},
 		{
 			name: "one of two gateways is dead", present: []string{"east"}, objs: append(agents, dead(another("passive", connection("east", "connected", ""))),
