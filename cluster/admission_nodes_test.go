@@ -65,8 +65,10 @@ func TestHostileKubelet(t *testing.T) {
 	refused := func(t *testing.T, err error) {
 		t.Helper()
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
-		require.ErrorContains(t, err, "only who may update nodes, and is no kubelet, changes")
+		require.ErrorContains(t, err, "a kubelet, or a change of a Node's status, may not change the ")
 	}
+	require.ErrorContains(t, object(kubelet, gateway), "the label submariner.io/gateway: set it with kubectl label node, and not in the configuration of the node")
+	require.ErrorContains(t, object(kubelet, `{"metadata":{"annotations":{"gateway.submariner.io/drain":"5m"}}}`), "the annotation gateway.submariner.io/drain: set it with kubectl annotate node, and")
 	for name, patch := range hostile {
 		t.Run(name, func(t *testing.T) {
 			refused(t, object(kubelet, patch))
