@@ -45,7 +45,7 @@ gateway of each cluster that the cluster knows (subctl show clusters). Ctrl-C pr
 connected so far.
 
 The exit code is 3 if a connection is not connected, if there are no connections, or if a
-gateway reports a failure (subctl show gateways); with --wait, if that still holds when the
+gateway reports a failure or has a wrong clock (subctl show gateways); with --wait, if that still holds when the
 time is out.`
 
 // connectionRow is a connection as reported by one of its gateways; its JSON is a promise.
@@ -151,7 +151,7 @@ func connectionRows(s look.Site) []connectionRow {
 			if c.LatencyRTT != nil {
 				r.RTTAverage, r.RTTAverageMilliseconds = c.LatencyRTT.Average, milliseconds(c.LatencyRTT.Average)
 			}
-			if old != "" {
+			if old != "" && !look.Ahead(gw, s.Now) {
 				r.Status, r.StatusMessage = string(submarinerv1.ConnectionError), old
 			}
 			rows = append(rows, r)
@@ -245,7 +245,7 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 		}
 	}
 	for _, gw := range s.Gateways {
-		if look.Stale(gw, s.Now) != "" && len(gw.Status.Connections) > 0 {
+		if look.Stale(gw, s.Now) != "" && !look.Ahead(gw, s.Now) && len(gw.Status.Connections) > 0 {
 			continue // reported for each connection above
 		}
 		if fault := look.GatewayFault(gw, s.Now); fault != "" {

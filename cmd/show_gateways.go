@@ -30,8 +30,9 @@ sysctl net.ipv4.fib_multipath_hash_policy: with 0, all connections between two p
 same gateways.
 
 The exit code is 3 if no gateway is active, or if a gateway is dead, reports a failure,
-refuses an endpoint, cannot use its configuration, is out of sync with the broker, or has a
-connection that is not connected.`
+refuses an endpoint, cannot use its configuration, is out of sync with the broker, has a
+connection that is not connected, or a clock that is 15 s ahead: nobody can tell then whether
+it still reports.`
 
 // gatewayRow is a gateway node of a cluster; its JSON is a promise.
 type gatewayRow struct {
@@ -225,7 +226,7 @@ func gatewayTrouble(s look.Site, rows []gatewayRow) []string {
 	var faults gatewayProblems
 	active := false
 	for i, gw := range s.Gateways {
-		active = active || gw.Status.HAStatus == submarinerv1.HAStatusActive && look.Stale(gw, s.Now) == ""
+		active = active || gw.Status.HAStatus == submarinerv1.HAStatusActive && (look.Stale(gw, s.Now) == "" || look.Ahead(gw, s.Now))
 		if !rows[i].Healthy {
 			faults.add(gw.Name, ": "+rows[i].Summary)
 		}

@@ -105,7 +105,10 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 		out = append(out, passive(current)...)
 	}
 	if missing := unconnected(current, j.Plan.Present, j.Plan.Cables); len(missing) > 0 {
-		out = append(append(out, missing...), stale...)
+		if len(stale) > 0 && !slices.ContainsFunc(current, active) {
+			missing = []string{"no gateway with a recent report is active"}
+		}
+		out = slices.Concat(out, stale, missing)
 	}
 	if len(out) > 0 {
 		return out, nil
@@ -173,10 +176,12 @@ func reporting(gateways []submarinerv1.Gateway, now time.Time) (current []submar
 	return current, stale
 }
 
+func active(g submarinerv1.Gateway) bool { return g.Status.HAStatus == submarinerv1.HAStatusActive }
+
 // passive returns a line for each gateway that is not active.
 func passive(gateways []submarinerv1.Gateway) (out []string) {
 	for _, g := range gateways {
-		if g.Status.HAStatus != submarinerv1.HAStatusActive {
+		if !active(g) {
 			out = append(out, fmt.Sprintf("gateway %s is not active yet", g.Name))
 		}
 	}
@@ -186,14 +191,15 @@ func passive(gateways []submarinerv1.Gateway) (out []string) {
 // unconnected returns the members to which no active gateway is connected, or an active one not
 // by the cable that a change specifies, one line each.
 func unconnected(gateways []submarinerv1.Gateway, members []string, changes []catalog.CableChange) []string {
+	if !slices.ContainsFunc(gateways, active) {
+		return []string{"no gateway is active yet"}
+	}
 	state := map[string]string{} // by cluster; empty: connected
-	active := false
 	var failures []string
 	for _, g := range gateways {
-		if g.Status.HAStatus != submarinerv1.HAStatusActive {
+		if !active(g) {
 			continue
 		}
-		active = true
 		if g.Status.StatusFailure != "" {
 			failures = append(failures, fmt.Sprintf("gateway %s: %s", g.Name, g.Status.StatusFailure))
 		}
@@ -211,9 +217,6 @@ func unconnected(gateways []submarinerv1.Gateway, members []string, changes []ca
 			}
 			state[c.Endpoint.ClusterID] = text
 		}
-	}
-	if !active {
-		return []string{"no gateway is active yet"}
 	}
 	var out []string
 	for _, m := range members {
@@ -240,7 +243,7 @@ func unchanged(gateways []submarinerv1.Gateway, member string, changes []catalog
 			continue
 		}
 		for _, g := range gateways {
-			if g.Status.HAStatus != submarinerv1.HAStatusActive {
+			if !active(g) {
 				continue
 			}
 			if why := catalog.Unreached(g, member, x.Then); why != "" {

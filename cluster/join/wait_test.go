@@ -128,7 +128,13 @@ func TestWait(t *testing.T) {
 		},
 		{
 			name: "the gateway is dead", present: []string{"east"}, objs: append(agents, dead(clustertest.Gateway("active", "", connection("east", "connected", "")))),
-			want: "waiting for connections to east: out of time:\n  no gateway is active yet\n  gateway n1: not updated since 2026-03-01T12:00:00Z",
+			want: "waiting for connections to east: out of time:\n  gateway n1: not updated since 2026-03-01T12:00:00Z\n  no gateway with a recent report is active",
+		},
+		{
+			name: "the clock of the gateway is ahead", present: []string{"east"}, objs: append(agents, dead(clustertest.Gateway("active", "", connection("east", "connected", "")))),
+			clock: func() time.Time { return time.Date(2026, 3, 1, 11, 59, 30, 0, time.UTC) },
+			want: "waiting for connections to east: out of time:\n  gateway n1: not known to be up to date: its report is of the future, 2026-03-01T12:00:00Z, as the clock of its node is wrong\n" +
+				"  no gateway with a recent report is active",
 		},
 		{
 			name: "the clock of this machine is wrong", objs: append(agents, dead(clustertest.Gateway("active", ""))),
@@ -137,7 +143,7 @@ func TestWait(t *testing.T) {
 		{
 			name: "one of two gateways is dead", present: []string{"east"}, objs: append(agents, dead(another("passive", connection("east", "connected", ""))),
 				clustertest.Gateway("active", "", connection("east", "error", "no reply to pings"))), several: true,
-			want: "waiting for connections to east: out of time:\n  cluster \"east\": error: no reply to pings\n  gateway n2: not updated since 2026-03-01T12:00:00Z",
+			want: "waiting for connections to east: out of time:\n  gateway n2: not updated since 2026-03-01T12:00:00Z\n  cluster \"east\": error: no reply to pings",
 		},
 		{
 			name: "the other one is connected", present: []string{"east"}, objs: append(agents, dead(another("passive")),

@@ -15,10 +15,12 @@ const NoGateways = `no gateways detected: label a node with ` + submarinerv1.Gat
 
 // GatewayFault returns the problems that a gateway has or reports; empty if there are none.
 func GatewayFault(gw submarinerv1.Gateway, now time.Time) string {
-	if old := Stale(gw, now); old != "" {
-		return old
-	}
 	var faults []string
+	if old := Stale(gw, now); old != "" && !Ahead(gw, now) {
+		return old
+	} else if old != "" {
+		faults = append(faults, old)
+	}
 	if gw.Status.StatusFailure != "" {
 		faults = append(faults, gw.Status.StatusFailure)
 	}
@@ -59,6 +61,13 @@ func (s Site) Current() []submarinerv1.Gateway {
 	return slices.DeleteFunc(slices.Clone(s.Gateways), s.Replaced)
 }
 
+// Ahead reports whether a report that is Stale is of the future: the clock of the gateway's node is ahead. Most such gateways work, so what they
+// report is shown, with a warning. A decision that needs a gateway that works does not count on one.
+func Ahead(gw submarinerv1.Gateway, now time.Time) bool {
+	last, ok := gw.ReportedAt()
+	return ok && last.After(now) && !mesh.Fresh(&gw, now)
+}
+
 // Stale returns since when a gateway has not reported, or that nobody knows; empty if its report is recent.
 func Stale(gw submarinerv1.Gateway, now time.Time) string {
 	last, ok := gw.ReportedAt()
@@ -68,7 +77,7 @@ func Stale(gw submarinerv1.Gateway, now time.Time) string {
 	switch {
 	case mesh.Fresh(&gw, now):
 		return ""
-	case last.After(now):
+	case Ahead(gw, now):
 		return "not known to be up to date: its report is of the future, " + last.UTC().Format(time.RFC3339) + ", as the clock of its node is wrong"
 	}
 	return "not updated since " + last.UTC().Format(time.RFC3339)

@@ -1,6 +1,7 @@
 package look
 
 import (
+	"cmp"
 	"context"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +36,10 @@ func (s Site) uses() []catalog.Use {
 			if c.UsingIP == "" && c.Status != submarinerv1.Connected {
 				u.CableDriver = "" // refused, or waiting: the driver is not in use
 			}
-			if old != "" {
+			switch {
+			case Ahead(gw, s.Now):
+				u.Message = cmp.Or(u.Message, old)
+			case old != "":
 				u.Status, u.Message = string(submarinerv1.ConnectionError), old
 			}
 			out = append(out, u)
