@@ -60,8 +60,9 @@ func newGatewayDrain(g *globals) *cobra.Command {
 		Example: gatewayDrainExample,
 	}
 	o.addFlags(c, false, "wait until the gateways are drained, and list the connections that they still have", submarinerv1.DefaultGrace+afterGrace,
-		"time limit for --wait; unless it is set, a minute longer than the grace period of the gateways")
+		"time limit for --wait; by default, a minute longer than the grace period of the gateways")
 	f := c.Flags()
+	f.Lookup("timeout").DefValue = "0s" // the help names no default, as it depends on the grace period
 	f.DurationVar(&o.grace, "grace-period", submarinerv1.DefaultGrace, "time that the connections of a gateway are given to end")
 	f.BoolVar(&o.force, "force", false, "drain the gateways even if no other gateway works")
 	cli.Before(c, func() error {
