@@ -113,9 +113,11 @@ func (o *gatewayDrain) listCarried(s look.Site) {
 	}
 }
 
-// drainBegins tells what follows for a gateway that is to be drained from now on. others is whether another gateway works.
+// drainBegins tells what follows for a gateway that is to be drained from now on, or gets another grace period. others is whether another gateway works.
 func drainBegins(s look.Site, name string, others bool, grace time.Duration) string {
 	switch {
+	case drain.Drained(s, name):
+		return "is drained already"
 	case !others || s.Submariner.Spec.MultiActiveGatewayEnabled:
 		return fmt.Sprintf("is draining: it gets no new connections, and is drained when those that it has have ended, after %s at the latest", words.Duration(grace))
 	case s.HAStatus(name) == submarinerv1.HAStatusPassive:

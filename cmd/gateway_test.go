@@ -55,6 +55,12 @@ func carrying(w world, flows int64, some ...string) world {
 	return w
 }
 
+// drained returns a world of drainWorld in which gw-1 reports that it is drained.
+func drained(w world) world {
+	w["west"][1].(*submarinerv1.Gateway).Status.Drain = submarinerv1.Drained
+	return w
+}
+
 func TestGateway(t *testing.T) {
 	listed := []string{"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.200:40000 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53"}
 	for name, test := range map[string]struct {
@@ -76,6 +82,8 @@ func TestGateway(t *testing.T) {
 		"drain_both":             {drainWorld(true), "drain gw-1 gw-2"},
 		"drain_again":            {drainWorld(true, gatewayNode("gw-1", "drain=5m")), "drain gw-1"},
 		"drain_longer":           {drainWorld(true, gatewayNode("gw-1", "drain=5m")), "drain gw-1 --grace-period 1h --dry-run"},
+		"drain_longer_drained":   {drained(drainWorld(true, gatewayNode("gw-1", "drain=5m"))), "drain gw-1 --grace-period 1h"},
+		"drain_after_undrain":    {drained(drainWorld(true)), "drain gw-1 --grace-period 1h"},
 		"drain_mistakes":         {drainWorld(true), "drain worker gw-9 gw-1 nirvana"},
 		"drain_not_joined":       {world{"west": nil}, "drain gw-1"},
 		"undrain":                {drainWorld(true, gatewayNode("gw-1", "drain=5m", "weight=50")), "undrain gw-1"},
@@ -148,8 +156,7 @@ func TestGatewayWaits(t *testing.T) {
 	r = runAtOnce(t, report("drained", 0), []string{"west"}, "gateway", "undrain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
 
-	single := drainWorld(false, gatewayNode("gw-1", "drain=5m"))
-	single["west"][1].(*submarinerv1.Gateway).Status.Drain = "drained"
+	single := drained(drainWorld(false, gatewayNode("gw-1", "drain=5m")))
 	r = runAtOnce(t, single, []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
 	require.Contains(t, r.stderr, "leaving its role to another gateway")

@@ -37,16 +37,17 @@ keys. DETECTED BY is the probe that last found that the cable does not carry pac
 ago, and until when if the cable carries them again, where there are several ways to the
 cluster: ping; echo, which the remote gateway's kernel forwards back; or large echo, a packet
 as large as the MTU. DROPPED counts the packets from and to the cluster that the gateway
-dropped to keep clusters apart, such as packets for a third cluster. IMPLEMENTATION is kernel, or the program that processes the packets. ATTEMPTS lists the
-attempts to reach the remote gateway.
+dropped to keep clusters apart, such as packets for a third cluster. IMPLEMENTATION is kernel,
+or the program that processes the packets. ATTEMPTS lists the attempts to reach the remote
+gateway.
 
 With --wait, the command waits until it would exit with 0 and there is a connection to each
 gateway of each cluster that the cluster knows (subctl show clusters). Ctrl-C prints what is
 connected so far.
 
 The exit code is 3 if a connection is not connected, if there are no connections, or if a
-gateway reports a failure or has a wrong clock (subctl show gateways); with --wait, if that still holds when the
-time is out.`
+gateway reports a failure or has a wrong clock (subctl show gateways); with --wait, if that
+still holds when the time is out.`
 
 // connectionRow is a connection as reported by one of its gateways; its JSON is a promise.
 type connectionRow struct {

@@ -183,6 +183,11 @@ func stateOf(s look.Site, name string) string {
 	return submarinerv1.Draining
 }
 
+// Drained reports whether a gateway that is to be drained is drained. Another grace period does not change that.
+func Drained(s look.Site, name string) bool {
+	return slices.Contains(Names(s, true), name) && stateOf(s, name) == submarinerv1.Drained
+}
+
 // last returns an error if no gateway that works is left when some are drained.
 func last(s look.Site, names []string) error {
 	var why []string
