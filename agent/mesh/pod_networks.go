@@ -35,16 +35,19 @@ func podsFirst(a, b podClaim) int {
 }
 
 // distinctPods leaves out pod networks of nodes that other nodes contest: where nothing allocates the podCIDRs of nodes, a node that was taken over
-// sets its own once, to any network, and gateways would route the packets for these pods to it. So the podCIDR of a node must be a part of the pod
-// networks, and contain neither the podCIDR nor the address in the pod networks of another node, nor be in the podCIDR of another one. If two contest
+// sets its own once, to any network, and gateways would route the packets for these pods to it. So the podCIDR of a node must not contain the
+// podCIDR or the address in the pod networks of another node, nor be in the podCIDR of another one. If two contest
 // a network, neither has it, since nothing tells whose it is: gateways leave the packets to the network plugin, as for nodes without a podCIDR.
-// podIPs are the addresses of the nodes in the pod networks, by index; the zero Addr if one is not known.
+// Only one that claims all pods has no say against another node. A podCIDR outside the pod networks counts, too, unless something else has it: see
+// outside. podIPs are the addresses of the nodes in the pod networks, by index; the zero Addr if one is not known.
 func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 	var claims []podClaim
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Pods.IsValid() && len(nodes) > 1 && !m.isPart(n.Pods) {
-			m.contest(n, "it is no part of the cluster's pod networks")
+		if n.Pods.IsValid() && len(nodes) > 1 {
+			if why := m.outside(n.Pods); why != "" {
+				m.contest(n, why)
+			}
 		}
 		if n.Pods.IsValid() {
 			claims = append(claims, podClaim{n.Pods, i, true})
@@ -67,7 +70,9 @@ func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 		if len(around) > 0 {
 			outer := around[len(around)-1]
 			contest(outer, c)
-			contest(c, outer)
+			if !m.allPods(outer.net) || m.allPods(c.net) {
+				contest(c, outer)
+			}
 		}
 		if c.pods {
 			around = append(around, c)
@@ -76,11 +81,34 @@ func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 	slices.Sort(m.Contested)
 }
 
-// isPart reports whether a podCIDR is in a pod network of the cluster, and is not the only one.
-func (m *Membership) isPart(p netip.Prefix) bool {
-	return slices.ContainsFunc(m.Own.Pods, func(all netip.Prefix) bool {
-		return all.Overlaps(p) && (all.Bits() < p.Bits() || all.Bits() == p.Bits() && len(m.Own.Pods) > 1)
-	})
+// allPods reports whether a podCIDR covers a pod network of the cluster. If another node has pods there, it is false. It may be true while the
+// cluster has one node, or had one when it joined and the pod network was guessed.
+func (m *Membership) allPods(p netip.Prefix) bool {
+	return slices.ContainsFunc(m.Own.Pods, func(all netip.Prefix) bool { return all.Overlaps(p) && p.Bits() <= all.Bits() })
+}
+
+// outside returns why a podCIDR outside the pod networks of the cluster cannot be that of a node; empty if it can, as a further range of pods of which
+// the Submariner does not know, or if it is in a pod network.
+func (m *Membership) outside(p netip.Prefix) string {
+	within := func(n netip.Prefix) bool { return n.Overlaps(p) && n.Bits() <= p.Bits() }
+	if slices.ContainsFunc(m.Own.Pods, within) {
+		return ""
+	}
+	if p.Bits() < minReportedBits {
+		return fmt.Sprintf("it is no part of the cluster's pod networks, and larger than a /%d", minReportedBits)
+	}
+	for _, n := range slices.Concat(m.Own.Services, m.Own.Global, m.Own.Needed) {
+		if n.Overlaps(p) {
+			return fmt.Sprintf("it is no part of the cluster's pod networks, and overlaps %v, which the cluster needs for something else", n)
+		}
+	}
+	if i := slices.IndexFunc(m.Own.Nodes, p.Contains); i >= 0 {
+		return fmt.Sprintf("it is no part of the cluster's pod networks, and contains %v, a node of this cluster", m.Own.Nodes[i])
+	}
+	if in, cluster := m.held.overlapping(p); cluster != "" {
+		return fmt.Sprintf("it is no part of the cluster's pod networks, and overlaps %v of cluster %s", in, cluster)
+	}
+	return ""
 }
 
 // contest leaves out the pod network of a node, if it is not left out already.
