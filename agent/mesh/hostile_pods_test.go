@@ -70,6 +70,7 @@ func TestHostilePodNetworks(t *testing.T) {
 		"nested": {"10.111.0.0/16", []nodeOfPods{gwCIDR, workerCIDR, taken("10.111.2.0/23", "10.111.3.1"), {"taken-too", "10.111.3.0/25", "10.111.3.2"}, {"taken-three", "10.111.3.0/24", "10.111.3.3"}},
 			nil, "the podCIDR 10.111.2.0/24 of node worker is not used"},
 		"no podCIDR, and a false address": {"10.111.0.0/16", []nodeOfPods{gwCIDR, workerCIDR, taken("", "10.111.2.9")}, nil, "the podCIDR 10.111.2.0/24 of node worker is not used: the address 10.111.2.9 of node taken is in the same network"},
+		"a podCIDR, and a false address":  {"10.111.0.0/16", []nodeOfPods{gwCIDR, workerCIDR, taken("10.111.3.0/24", "10.111.2.9")}, []string{"10.111.2.0/24"}, ""},
 		"alone, with all pods":            {"10.111.1.0/24", []nodeOfPods{gwCIDR}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

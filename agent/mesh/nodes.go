@@ -27,7 +27,10 @@ func (m *Membership) readNodes(s Snapshot) error {
 	for _, n := range List[*corev1.Node](s) {
 		nodes[n.Name] = n
 		m.Nodes = append(m.Nodes, m.readNode(n, reported[n.Name], n.Name == s.Node))
-		podIP, _ := netip.ParseAddr(reported[n.Name].PodIP) // the zero Addr: not known
+		var podIP netip.Addr
+		if !podCIDR(m.Submariner, n).IsValid() {
+			podIP, _ = netip.ParseAddr(reported[n.Name].PodIP) // the zero Addr: not known
+		}
 		podIPs = append(podIPs, podIP)
 	}
 	m.distinctPods(m.Nodes, podIPs)

@@ -39,7 +39,8 @@ func podsFirst(a, b podClaim) int {
 // podCIDR or the address in the pod networks of another node, nor be in the podCIDR of another one. If two contest
 // a network, neither has it, since nothing tells whose it is: gateways leave the packets to the network plugin, as for nodes without a podCIDR.
 // Only one that claims all pods has no say against another node. A podCIDR outside the pod networks counts, too, unless something else has it: see
-// outside. podIPs are the addresses of the nodes in the pod networks, by index; the zero Addr if one is not known.
+// outside. podIPs are the addresses of the nodes in the pod networks, by index; the zero Addr if one is not known, or if the node has a podCIDR: what its
+// agent reports, falsely or from an old device, takes nothing from another node then. Where podCIDRs are allocated, no kubelet can claim another one.
 func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 	var claims []podClaim
 	for i := range nodes {
