@@ -173,17 +173,26 @@ func guarded(step func() error) (err error) {
 // announced returns the gateway that an endpoint announces, or what is wrong with the
 // endpoint regardless of other clusters.
 func announced(s Snapshot, m Membership, e *submarinerv1.Endpoint) (cable.Peer, error) {
-	g, err := cable.Parse(e.Spec)
+	g, err := m.parse(e)
 	if err != nil {
 		return cable.Peer{}, err
 	}
+	return peer(s, m, g), cable.CheckRemote(g, m.Own)
+}
+
+// parse reads the gateway that an endpoint of another cluster announces. The error says what is wrong with it on any node.
+func (m *Membership) parse(e *submarinerv1.Endpoint) (cable.Gateway, error) {
+	g, err := cable.Parse(e.Spec)
+	if err != nil {
+		return cable.Gateway{}, err
+	}
 	if owner, _ := submarinerv1.OwnerID(e); owner != g.Cluster {
-		return cable.Peer{}, fmt.Errorf("it names cluster %q, but cluster %q published it", g.Cluster, owner)
+		return cable.Gateway{}, fmt.Errorf("it names cluster %q, but cluster %q published it", g.Cluster, owner)
 	}
 	if g.Cluster == m.Submariner.Spec.ClusterID {
-		return cable.Peer{}, errors.New("it claims this cluster's own ID")
+		return cable.Gateway{}, errors.New("it claims this cluster's own ID")
 	}
-	return peer(s, m, g), cable.CheckRemote(g, m.Own)
+	return g, nil
 }
 
 // peer returns a remote gateway with what is known of the path to it.
@@ -216,14 +225,14 @@ func pathTo(s Snapshot, g cable.Gateway) natdiscovery.Path {
 
 // keepIncumbents reserves the claims of the incumbents, and this cluster's own public
 // address. A member without a valid endpoint keeps all its claims: its gateways may be
-// changing.
+// changing. Only what nodes of this cluster have got meanwhile is theirs.
 func (a *Accepted) keepIncumbents(s Snapshot, m Membership, peers []cable.Peer) {
 	here := map[string]bool{}
 	for _, p := range peers {
 		here[p.Cluster] = true
 	}
 	for _, g := range s.Memory.Incumbents {
-		if !here[g.Cluster] && m.Clusters[g.Cluster] != nil {
+		if !here[g.Cluster] && m.Clusters[g.Cluster] != nil && !m.lost(g) {
 			peers, a.Incumbents = append(peers, cable.Peer{Gateway: g}), append(a.Incumbents, g)
 		}
 	}

@@ -46,6 +46,7 @@ func planGateway(s Snapshot) (Plan, error) {
 	}
 	p.Traffic = direct(m)
 	p.Again = p.Traffic.again
+	p.againForIncumbents()
 	cabling := cable.Cabling{
 		Local: m.Offer.Local, Peers: p.Held, Barred: p.Barred, Siblings: p.Siblings, Detours: p.Detours,
 		Globalnet: m.Offer.Translates.Table, Clusters: m.Accepted.clusters(),

@@ -210,6 +210,83 @@ func TestHostileIncumbentOfANode(t *testing.T) {
 	}
 }
 
+// A cluster does not keep a node out by what it does not announce any more: if it is gone, or has other networks now. Then the node has precedence.
+func TestFormerIncumbent(t *testing.T) {
+	changed := func(change func(*submarinerv1.EndpointSpec)) func(Snapshot) Snapshot {
+		return func(s Snapshot) Snapshot {
+			for _, e := range List[*submarinerv1.Endpoint](s) {
+				if e.Spec.ClusterID == "west" {
+					change(&e.Spec)
+				}
+			}
+			return s
+		}
+	}
+	for name, test := range map[string]struct {
+		after func(Snapshot) Snapshot
+		keeps bool // west is an incumbent
+	}{
+		"gone":       {func(s Snapshot) Snapshot { return s.withoutEndpoint("west-gw") }, false},
+		"unreadable": {changed(func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "?" }), false},
+		"ours":       {changed(func(e *submarinerv1.EndpointSpec) { e.Subnets = append(e.Subnets, "10.111.7.0/24") }), false},
+		"renumbered": {changed(func(e *submarinerv1.EndpointSpec) { e.Subnets, e.HealthCheckIP = []string{"10.113.0.0/16"}, "" }), true},
+	} {
+		for _, role := range []Role{Gateway(), Route()} {
+			t.Run(name+" for the agent of the "+role.Name, func(t *testing.T) {
+				s := eastAndWest(t, "gw")
+				before, err := Of(s)
+				require.NoError(t, err)
+				s.Memory.Incumbents = before.Accepted.Incumbents
+				for _, o := range (claims{addresses: []string{"10.112.3.3"}}).node("new") {
+					s = s.with(o)
+				}
+				counts := func(s Snapshot) (Plan, bool) {
+					p, err := role.Plan(s)
+					require.NoError(t, err)
+					return p, slices.ContainsFunc(p.Mesh.Membership.Nodes, func(n cable.Node) bool { return n.Name == "new" })
+				}
+				p, is := counts(s)
+				require.False(t, is)
+				require.Zero(t, p.Again)
+				p, is = counts(test.after(s))
+				require.True(t, is)
+				require.Empty(t, p.Mesh.Membership.Collisions)
+				require.Equal(t, test.keeps, len(p.Mesh.Accepted.Incumbents) > 0)
+				s = eastAndWest(t, "gw").with(Find[*corev1.Node](s, "new")) // west announces as before
+				s.Memory.Incumbents = p.Mesh.Accepted.Incumbents
+				_, is = counts(s)
+				require.True(t, is)
+			})
+		}
+	}
+}
+
+// What held a network away from a node is planned with again soon if it has changed.
+func TestPlansAgainForIncumbents(t *testing.T) {
+	for _, role := range []Role{Gateway(), Route()} {
+		s := eastAndWest(t, "gw")
+		before, err := Of(s)
+		require.NoError(t, err)
+		for _, o := range (claims{addresses: []string{"10.112.3.3"}}).node("new") {
+			s = s.with(o)
+		}
+		old := before.Accepted.Incumbents[0]
+		old.Name, old.PrivateIP = "submariner-cable-west-10-89-2-99", netip.MustParseAddr("10.89.2.99")
+		s.Memory.Incumbents = []cable.Gateway{old}
+		p, err := role.Plan(s)
+		require.NoError(t, err)
+		require.Equal(t, incumbentsAgain, p.Again)
+		held := p.Mesh.Membership.held
+		s.Memory.Carried(p, Outcome{})
+		require.Same(t, held, s.Memory.holding())
+		s.Memory.Incumbents = p.Mesh.Accepted.Incumbents
+		require.NotSame(t, held, s.Memory.holding())
+		p, err = role.Plan(s)
+		require.NoError(t, err)
+		require.Zero(t, p.Again)
+	}
+}
+
 // A node does not disconnect its cluster by a network that it reports around its own address and the pods of another cluster.
 func TestHostileNodeNetwork(t *testing.T) {
 	s := besides(t, "gw")

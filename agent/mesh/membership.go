@@ -37,7 +37,7 @@ type Membership struct {
 	// clusters announce.
 	Endpoints, Remote []*submarinerv1.Endpoint
 
-	held held // by other clusters
+	held *held // by other clusters
 }
 
 // Siblings returns the other gateways of this cluster that have an Endpoint: active ones and standbys.
@@ -55,7 +55,7 @@ func readMembership(s Snapshot) (Membership, error) {
 	if len(subs) == 0 {
 		return Membership{}, ErrNotJoined
 	}
-	m := Membership{Submariner: subs[0], held: heldBy(s.Memory.Incumbents)}
+	m := Membership{Submariner: subs[0], held: s.Memory.holding()}
 	var err error
 	if m.Own.Pods, err = parseCIDRs("clusterCIDR", m.Submariner.Spec.ClusterCIDR); err != nil {
 		return m, err

@@ -106,7 +106,7 @@ func (m *Membership) outside(p netip.Prefix) string {
 	if i := slices.IndexFunc(m.Own.Nodes, p.Contains); i >= 0 {
 		return fmt.Sprintf("it is no part of the cluster's pod networks, and contains %v, a node of this cluster", m.Own.Nodes[i])
 	}
-	if in, cluster := m.held.overlapping(p); cluster != "" {
+	if in, cluster := m.overlapping(p); cluster != "" {
 		return fmt.Sprintf("it is no part of the cluster's pod networks, and overlaps %v of cluster %s", in, cluster)
 	}
 	return ""

@@ -57,6 +57,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	if left := p.Label.Until.Sub(s.Now); left > 0 && (again == 0 || left < again) {
 		p.Again = left
 	}
+	p.againForIncumbents()
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
 		Gateways: gateways, Ranked: m.Membership.Labelled, Local: m.Membership.Own, Remote: reached, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,

@@ -120,6 +120,7 @@ type Memory struct {
 	// Incumbents are the gateways of other clusters whose announcements were accepted:
 	// they keep what they announced if another cluster announces the same.
 	Incumbents []cable.Gateway
+	held       *held // what they held in the last plan
 	// Using has the cables that carry the traffic to remote gateways, by cable name.
 	Using map[string]Using
 	// Former has the cables that carried the traffic before the node has booted, by cable name, of pairs that have used none since. A pair may get
