@@ -130,6 +130,13 @@ func (m *Membership) lost(g cable.Gateway) bool {
 	return cable.CheckRemote(g, m.Own) != nil && !m.announces(g.Cluster, func(cable.Gateway) bool { return true })
 }
 
+// outOfReach reports whether the address of the snapshot's node is in a network that another cluster had first: the other nodes of this cluster do not
+// use it as a gateway.
+func (m *Membership) outOfReach() bool {
+	_, by := m.overlapping(netip.PrefixFrom(m.Self.IP, 32))
+	return by != ""
+}
+
 // addressesOf returns the InternalIPs of a node, and adds them to Own. self specifies that it is the snapshot's node. Of another
 // node, an address in a network that another cluster held first does not count at all: packets to it take a cable. The address of a
 // gateway counts as the node's own, but the gateway is not refused for it.

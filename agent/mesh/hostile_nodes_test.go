@@ -210,6 +210,30 @@ func TestHostileIncumbentOfANode(t *testing.T) {
 	}
 }
 
+// A gateway whose address is in a network that another cluster had first carries nothing while there is another one: the nodes of its cluster have no
+// path to it.
+func TestGatewayOutOfReach(t *testing.T) {
+	before, err := Of(eastAndWest(t, "gw"))
+	require.NoError(t, err)
+	for ip, want := range map[string]string{"10.112.3.3": submarinerv1.Drained, "10.89.1.66": ""} {
+		s := eastAndWest(t, "gw")
+		s.Memory.Incumbents = before.Accepted.Incumbents
+		for _, o := range (claims{addresses: []string{ip}, labelled: true}).node("new") {
+			s = s.with(o)
+		}
+		s.Node, s.Facts.PrivateIP, s.Facts.Network, s.Facts.PodIP = "new", ip, "", ""
+		m, err := Of(s)
+		require.NoError(t, err)
+		require.Equal(t, want, m.Offer.endpoint().Spec.BackendConfig[submarinerv1.BackendDrain])
+		if s.Standing.Drain = cable.Standby; want == "" {
+			want = submarinerv1.Standby
+		}
+		m, err = Of(s)
+		require.NoError(t, err)
+		require.Equal(t, want, m.Offer.endpoint().Spec.BackendConfig[submarinerv1.BackendDrain])
+	}
+}
+
 // A cluster does not keep a node out by what it does not announce any more: if it is gone, or has other networks now. Then the node has precedence.
 func TestFormerIncumbent(t *testing.T) {
 	changed := func(change func(*submarinerv1.EndpointSpec)) func(Snapshot) Snapshot {

@@ -52,7 +52,9 @@ func readOffer(s Snapshot, m Membership) Offer {
 	o.translate(s, m)
 	o.Local.Weight = m.Self.Weight
 	o.Local.Siblings, o.Local.TellsSiblings = m.severalGateways(s.Standing), true
-	o.Local.Drain, o.drainingSince = readDraining(s)
+	if o.Local.Drain, o.drainingSince = readDraining(s); m.outOfReach() {
+		o.Local.Drain = max(o.Local.Drain, cable.Drained)
+	}
 	return o
 }
 

@@ -75,7 +75,7 @@ func TestSettings(t *testing.T) {
 			if test.data != nil {
 				objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configName}, Data: test.data})
 			}
-			m := Membership{Submariner: &v1alpha1.Submariner{Spec: test.spec}}
+			m := Membership{held: &held{}, Submariner: &v1alpha1.Submariner{Spec: test.spec}}
 			m.readClusters(NewSnapshot("gw", objs...))
 			o := readOffer(NewSnapshot("gw", objs...), m)
 			if test.err != "" {
