@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
@@ -75,7 +76,7 @@ func TestConditionsAreLogged(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.configured(t)
 	w.config(t, "mtu: 70000")
-	for range 2 { // the second agent finds the condition
+	for range 2 { // the second agent finds the condition, and logs it with its first report
 		w.warned = nil
 		lines := w.logged()
 		w.run(t)
@@ -84,6 +85,9 @@ func TestConditionsAreLogged(t *testing.T) {
 		require.Len(t, got, 1, "%s", strings.Join(got, "\n"))
 		require.Contains(t, got[0], `level=WARN msg="condition is False" object=gw condition=CableConfigValid reason=BadCableConfig message="`)
 		require.Contains(t, got[0], "it must be a whole number from 576 to 65535")
+		g := get(t, w, &submarinerv1.Gateway{}, "gw")
+		g.SetReportedAt(time.Now().Add(-time.Minute))
+		require.NoError(t, w.Client.Update(t.Context(), g))
 	}
 	lines := w.logged()
 	w.config(t, "mtu: 1400")
