@@ -101,10 +101,12 @@ func failures(fs []*dataplane.Failure) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// Carried hands what carries the traffic to the next plan, as far as the node holds the plan p, since when the gateway is draining, and what incumbents held. Former keeps the cables of all other pairs.
+// Carried hands what carries the traffic to the next plan, as far as the node holds the plan p, how far the gateway has got on its way out of service, and
+// what incumbents held. Former keeps the cables of all other pairs.
 func (m *Memory) Carried(p Plan, o Outcome) {
 	m.Using, m.First, m.Leaving = o.carried(p, m.Using), p.First, p.Leaving
-	m.DrainingSince, m.held = p.Mesh.Offer.drainingSince, p.Mesh.Membership.held
+	m.Drain, m.DrainingSince = p.Mesh.Offer.Local.Drain, p.Mesh.Offer.drainingSince
+	m.held = p.Mesh.Membership.held
 	m.Former = maps.Clone(m.Former) // snapshots share it
 	maps.DeleteFunc(m.Former, func(name string, _ Using) bool {
 		_, used := m.Using[name]

@@ -49,6 +49,7 @@ func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now 
 	for _, g := range own {
 		maps.Copy(m.Down, downIn(g))
 		maps.Copy(m.Former, idleIn(g, now))
+		m.Drain, m.DrainingSince = drainingIn(g)
 	}
 	if m.Bare = bare; bare {
 		maps.Copy(m.Former, m.Using)
@@ -121,6 +122,17 @@ func firstIn(g *submarinerv1.Gateway) map[string]Turn {
 		}
 	}
 	return out
+}
+
+// drainingIn returns how far a gateway that leaves the service has got, and since when, according to its last report; the zero Time if it does not leave.
+func drainingIn(g *submarinerv1.Gateway) (cable.Drain, time.Time) {
+	if g.Status.DrainingSince == nil {
+		return cable.InService, time.Time{}
+	}
+	if g.Status.Drain == submarinerv1.Drained {
+		return cable.Drained, g.Status.DrainingSince.Time
+	}
+	return cable.Draining, g.Status.DrainingSince.Time
 }
 
 // downIn returns what frequent probes had found of the cables that were down according to the last report of a gateway, by name of the probe:

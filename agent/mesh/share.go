@@ -93,13 +93,9 @@ func readDraining(s Snapshot) (cable.Drain, time.Time) {
 		return standing, time.Time{}
 	}
 	now := s.Now
-	since := now
-	old := Find[*submarinerv1.Gateway](s, s.Node)
-	switch {
-	case old != nil && old.Status.DrainingSince != nil:
-		since = old.Status.DrainingSince.Time
-	case !s.Memory.DrainingSince.IsZero(): // and the report could not be written yet
-		since = s.Memory.DrainingSince
+	since := s.Memory.DrainingSince // the report may be of an earlier drain, if none could be written since
+	if since.IsZero() {
+		since = now
 	}
 	if s.Standing.Standby() || s.bare() {
 		return cable.Drained, since // nobody uses it
@@ -109,7 +105,7 @@ func readDraining(s Snapshot) (cable.Drain, time.Time) {
 	}
 	flows := s.Flows
 	idle := !s.Standing.Active || flows.Known && flows.Count == 0 && flows.At.Sub(since) >= settled
-	if old != nil && old.Status.Drain == submarinerv1.Drained || idle || now.Sub(since) >= asked.grace {
+	if s.Memory.Drain == cable.Drained || idle || now.Sub(since) >= asked.grace {
 		return cable.Drained, since
 	}
 	return cable.Draining, since

@@ -133,6 +133,7 @@ func TestDraining(t *testing.T) {
 				old := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
 				old.Status.Drain, old.Status.DrainingSince = test.was, &since
 				s = s.with(old)
+				s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
 			}
 			gw, ep := reported(t, s)
 			require.Equal(t, test.want, gw.Status.Drain)
@@ -167,6 +168,32 @@ func TestDrainWithoutReports(t *testing.T) {
 	require.NoError(t, err)
 	s.Memory.Carried(p, Outcome{Now: s.Now})
 	require.Zero(t, s.Memory.DrainingSince)
+}
+
+// What a report states of a drain counts for the first plan of an agent only: if it was in service since, and could not report that, its next drain is a new one.
+func TestDrainAfterAnOldReport(t *testing.T) {
+	s := annotated(t, map[string]string{submarinerv1.DrainAnnotation: "1m"})
+	before := s.Now.Add(-time.Hour)
+	old := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
+	old.Status.Drain, old.Status.DrainingSince = submarinerv1.Drained, &metav1.Time{Time: before}
+	s = s.with(old)
+	s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
+	n := Find[*corev1.Node](s, "gw")
+	asked, start := n.Annotations, s.Now
+	for _, step := range []struct {
+		annotations map[string]string
+		want        string
+		since       time.Time
+	}{{asked, submarinerv1.Drained, before}, {nil, "", time.Time{}}, {asked, submarinerv1.Draining, start.Add(2 * time.Second)}, {asked, submarinerv1.Draining, start.Add(2 * time.Second)}} {
+		n.Annotations = step.annotations
+		gw, _ := reported(t, s)
+		require.Equal(t, step.want, gw.Status.Drain)
+		p, err := Gateway().Plan(s)
+		require.NoError(t, err)
+		s.Memory.Carried(p, Outcome{Now: s.Now})
+		require.True(t, step.since.Equal(s.Memory.DrainingSince))
+		s.Now = s.Now.Add(time.Second)
+	}
 }
 
 // A gateway that is to be drained when its node has booted is drained at once, whatever it has reported before, as it carries nothing. It

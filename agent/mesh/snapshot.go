@@ -139,7 +139,9 @@ type Memory struct {
 	// Bare reports whether the gateway has carried nothing since its node has booted, as it has been to be drained all the time: it is Plan.Bare of
 	// the last plan. When an agent starts, it reports whether the node holds nothing of what the gateway has reported.
 	Bare bool
-	// DrainingSince is when the gateway of the node began to drain, whether that could be reported or not; the zero Time if it is in service.
+	// Drain is how far the gateway of the node has got on its way out of service, and DrainingSince is when it began to drain, whether that could be
+	// reported or not; the zero Time if it is in service, or a standby. When an agent starts, they are what the gateway has reported.
+	Drain         cable.Drain
 	DrainingSince time.Time
 	// Paths are the paths to remote gateways that the agent's predecessor reported, by cable name.
 	Paths map[string]natdiscovery.Path
