@@ -95,11 +95,15 @@ func (n Intra) detour() (rules []string) {
 
 // addDetours adds the routes through another gateway of this cluster that the kernel uses by itself when the devices of the cables
 // disappear: the devices of wireguard-go end with it, and it ends with the agent. The other nodes do not notice, as the kernel of this node
-// returns their echoes. All packets take the same gateway: the next agent, or the end of this gateway's Lease, follows soon.
+// returns their echoes. All packets take the same gateway: the next agent, or the end of this gateway's Lease, follows soon. Which one it is does not depend
+// on which gateways answer: if one fails, only groups change, and not a route to each network.
 func (c Cabling) addDetours(s dataplane.State, cluster string, r remote, src netip.Addr) error {
 	hops, err := c.siblingHops(s, cluster)
 	if err != nil || len(hops) == 0 {
 		return err
+	}
+	for i := range hops {
+		hops[i].down = false
 	}
 	first := slices.MinFunc(choose(hops, false), func(a, b way) int { return cmp.Compare(a.hop, b.hop) })
 	for _, n := range r.nets {
