@@ -16,13 +16,14 @@ type Heard map[string]heard
 type heard struct {
 	stamp string    // submarinerv1.TimestampAnnotation
 	at    time.Time // when this agent has first seen it
+	seen  bool      // this agent has seen it come: it was not there when the agent started
 }
 
-// Hear sets Heard, given the Heard of the last snapshot. For an agent that has just started, all reports are new.
+// Hear sets Heard, given the Heard of the last snapshot, which is nil for an agent that has just started: all reports have just come then.
 func (s *Snapshot) Hear(before Heard) {
 	s.Heard = Heard{}
 	for _, g := range List[*submarinerv1.Gateway](*s) {
-		h := heard{g.Annotations[submarinerv1.TimestampAnnotation], s.Now}
+		h := heard{g.Annotations[submarinerv1.TimestampAnnotation], s.Now, before != nil}
 		if was, ok := before[g.Name]; ok && was.stamp == h.stamp {
 			h = was
 		}
@@ -35,6 +36,10 @@ func (s Snapshot) ReportAge(gateway string) time.Duration { return s.Now.Sub(s.H
 
 // Reporting reports whether a report of a gateway has come a moment ago, so that its agent works.
 func (s Snapshot) Reporting(gateway string) bool { return s.ReportAge(gateway) < deadAfter }
+
+// Works reports whether a gateway's agent is known to work: it is Reporting, and this agent has seen a report of it come. One that was there when this
+// agent started may be of a gateway that is dead.
+func (s Snapshot) Works(gateway string) bool { return s.Reporting(gateway) && s.Heard[gateway].seen }
 
 // outdated reports whether another gateway has reported so much later than one that this one's agent, or its node, is dead. While the API server cannot
 // be reached, nobody reports.

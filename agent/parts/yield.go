@@ -47,12 +47,13 @@ func yieldsTo(s mesh.Snapshot, node string) string {
 	return successor(s, node)
 }
 
-// successor returns a gateway that can take over the lease of another one; empty if there is none.
+// successor returns a gateway that can take over the lease of another one; empty if none is known to work, such as
+// when this agent has just started.
 func successor(s mesh.Snapshot, node string) string {
 	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
 		other := mesh.Find[*corev1.Node](s, g.Name)
 		if g.Name != node && mesh.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
-			s.Reporting(g.Name) && g.Status.StatusFailure == "" {
+			s.Works(g.Name) && g.Status.StatusFailure == "" {
 			return g.Name
 		}
 	}

@@ -33,11 +33,13 @@ func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled b
 		return n
 	}
 	report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
-	report.SetReportedAt(now.Add(-time.Hour)) // its clock is wrong
+	report.SetReportedAt(now.Add(-2 * time.Hour)) // its clock is wrong
 	s := mesh.NewSnapshot[mesh.Object]("gw", node("gw", true, drained), node("other", otherLabelled, otherDrained), report,
 		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", MultiActiveGatewayEnabled: multi}})
 	s.Now = now.Add(-ago)
 	s.Hear(nil)
+	report.SetReportedAt(now.Add(-time.Hour))
+	s.Hear(s.Heard)
 	s.Now = now
 	return s
 }
@@ -59,6 +61,21 @@ func TestYield(t *testing.T) {
 		s := pairOfGateways(now, false, test.drained, test.otherDrained, test.otherLabelled, test.ago)
 		require.Equal(t, test.want, yieldsTo(s, "gw"), name)
 	}
+}
+
+// An agent that has just started yields the lease to a gateway once that one has reported again: its last report may be of a dead one.
+func TestYieldAfterAStart(t *testing.T) {
+	now := time.Now()
+	s := pairOfGateways(now, false, true, false, true, time.Second)
+	s.Hear(nil)
+	for range 2 {
+		require.Empty(t, yieldsTo(s, "gw"))
+		s.Now = s.Now.Add(time.Second)
+		s.Hear(s.Heard)
+	}
+	mesh.Find[*submarinerv1.Gateway](s, "other").SetReportedAt(now)
+	s.Hear(s.Heard)
+	require.Equal(t, "other", yieldsTo(s, "gw"))
 }
 
 // The only active gateway hands over its role when it is to be drained: it carries traffic until another gateway has the
