@@ -47,6 +47,7 @@ var errNoEchoes = errors.New("there is no socket for echoes")
 func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked) error {
 	if e.socket == nil {
 		if p.listen == nil || a.sent.Before(e.again) {
+			p.leaveToPings(a)
 			return errNoEchoes
 		}
 		p.mu.Lock()
@@ -56,7 +57,7 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 		if err != nil {
 			e.again = a.sent.Add(time.Minute)
 			p.log.Warn("no echoes are sent, only pings: a gateway that answers and forwards no packets stays in use", "err", err)
-			p.leaveToPings()
+			p.leaveToPings(a)
 			return err
 		}
 		e.socket = socket
@@ -66,15 +67,13 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, netip.AddrPortFrom(t.From, a.source))
 }
 
-// leaveToPings has pings decide whether targets are down from which no echo has come back to this agent, also those that an echo of its predecessor
-// had found to be down.
-func (p *prober) leaveToPings() {
+// leaveToPings has pings decide whether the target of an echo that cannot be sent is down, if no echo has come back to this agent from it, also if an
+// echo of its predecessor had found it to be down.
+func (p *prober) leaveToPings(a asked) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, g := range p.pings {
-		if g.fast.streams[echoing].answered.IsZero() {
-			g.fast.streams[echoing].proven, g.fast.streams[filling].proven = false, false
-		}
+	if g := p.pings[p.byOrder[a.seq].name]; g != nil && g.fast.streams[echoing].answered.IsZero() {
+		g.fast.streams[echoing].proven, g.fast.streams[filling].proven = false, false
 	}
 }
 

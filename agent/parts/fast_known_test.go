@@ -25,14 +25,28 @@ func TestKnownWithoutEchoes(t *testing.T) {
 		w.run(after(10 * time.Second))
 		require.Equal(t, submarinerv1.ConnectionError, w.status())
 		var socket echoSocket
-		require.Error(t, socket.send(t.Context(), w.prober, target, newAsked(1, time.Now())))
+		send := func(at time.Time) {
+			t.Helper()
+			a := newAsked(w.next+1, at)
+			w.byOrder[a.seq] = sentTo{"west", a.nonce}
+			require.Error(t, socket.send(t.Context(), w.prober, target, a))
+		}
+		send(time.Now())
+		w.run(after(5 * time.Second))
+		require.Equal(t, submarinerv1.Connected, w.status())
+
+		w.set(mesh.Probes{}, nil)
+		w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": target}, Known: mesh.Healths{"west": down}}, nil)
+		w.run(after(5 * time.Second))
+		require.Equal(t, submarinerv1.ConnectionError, w.status())
+		send(time.Now()) // the socket is not opened again yet
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.Connected, w.status())
 
 		w.lose = func(mesh.Target, asked) bool { return false }
 		w.run(after(5 * time.Second))
 		w.lose = func(_ mesh.Target, a asked) bool { return a.kind != pinging }
-		require.Error(t, socket.send(t.Context(), w.prober, target, newAsked(1, time.Now().Add(time.Hour))))
+		send(time.Now().Add(time.Hour))
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.ConnectionError, w.status())
 	})
