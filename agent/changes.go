@@ -30,6 +30,7 @@ func withoutHeartbeat(o client.Object) client.Object {
 		g.Generation = 0 // counts updates of the status, too, which is a plain field
 		delete(g.Annotations, submarinerv1.TimestampAnnotation)
 		g.Status.ClearMeasurements()
+		g.Status.ConnectionsOmitted, g.Status.ConnectionsOmittedDown = 0, 0 // for people and tools
 		for i := range g.Status.Connections {
 			g.Status.Connections[i].ClearMeasurements()
 		}

@@ -30,6 +30,7 @@ type meters struct {
 	operations  prometheus.Counter
 	refused     prometheus.Gauge
 	stuck       prometheus.Gauge
+	omitted     prometheus.Gauge
 	restarts    *prometheus.CounterVec
 	drops       *prometheus.CounterVec
 	ignored     prometheus.Counter
@@ -62,6 +63,7 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		operations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_operations_total", Help: "Number of changes made to the kernel.", ConstLabels: own}),
 		refused:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_refused_endpoints", Help: "Number of endpoints of other clusters that are not connected.", ConstLabels: own}),
 		stuck:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_stuck_cable_changes", Help: "Number of connections whose new or first cable has not answered for 30 s or longer.", ConstLabels: own}),
+		omitted:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_omitted_connections", Help: "Number of connections that are not connected and that have no metrics, as the report of the gateway has no room for them.", ConstLabels: own}),
 		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
 		drops:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_isolation_drops_total", Help: "Number of packets from and to another cluster that the node dropped because their source or destination belongs to neither cluster, or to the wrong one, such as packets for a third cluster. What WireGuard or IPsec refuses itself, because of its source, is not counted."}, []string{"remote_cluster"}),
 		ignored:     prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_ignored_probe_answers_total", Help: "Number of answers to probes that were ignored: forged, repeated or far too late.", ConstLabels: own}),
@@ -72,7 +74,7 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 	for _, g := range m.ofConnections() {
 		reg.MustRegister(g)
 	}
-	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.restarts, m.drops, m.ignored, m.egress)
+	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.omitted, m.restarts, m.drops, m.ignored, m.egress)
 	return m
 }
 
@@ -165,6 +167,7 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.
 	}
 	m.since = up
 	m.stuck.Set(float64(stuck))
+	m.omitted.Set(float64(s.ConnectionsOmittedDown))
 	m.egress.Reset()
 	for _, u := range s.GlobalEgress {
 		m.egress.WithLabelValues(u.Address).Set(float64(u.BusiestConnections))

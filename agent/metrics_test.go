@@ -29,7 +29,7 @@ func TestMetricsOfConnections(t *testing.T) {
 	}
 	status := submarinerv1.GatewayStatus{
 		LocalEndpoint: submarinerv1.EndpointSpec{ClusterID: "east", Hostname: "gw", PrivateIP: "192.0.2.1"},
-		Connections:   []submarinerv1.Connection{known, refused},
+		Connections:   []submarinerv1.Connection{known, refused}, ConnectionsOmitted: 5, ConnectionsOmittedDown: 2,
 	}
 	m.connected(status, nil, time.Unix(0, 0))
 	const (
@@ -39,6 +39,7 @@ func TestMetricsOfConnections(t *testing.T) {
 		ipsec = `cable_driver="ipsec" ` + local + ` ` + west
 	)
 	require.Subset(t, gathered(t, reg), []string{
+		`submariner_omitted_connections role="gateway" 2`,
 		`submariner_gateway_rx_bytes ` + ipsec + ` 7`,
 		`submariner_gateway_tx_bytes ` + ipsec + ` 0`,
 		`submariner_connection_handshake_timestamp ` + ipsec + ` 1.7e+09`,

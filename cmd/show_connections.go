@@ -23,7 +23,9 @@ that the two clusters share, if you may read the clusters. CABLE DRIVER is the d
 use or, if there is no cable, the driver that should be in use. POLICY is the cable policy
 that chose the driver; it is empty if none did. MESSAGE describes the problem, if there is
 one. Connections that were reported more than 15 s ago are shown as errors; those of a gateway
-that another gateway of its cluster has replaced are not shown.
+that another gateway of its cluster has replaced are not shown. A gateway with about 1,000
+connections or more does not report each of them: first, it leaves out some that are connected
+and carry no packets. The command prints how many are left out.
 
 LOCAL GATEWAY is shown if there are several.
 
@@ -45,9 +47,9 @@ With --wait, the command waits until it would exit with 0 and there is a connect
 gateway of each cluster that the cluster knows (subctl show clusters). Ctrl-C prints what is
 connected so far.
 
-The exit code is 3 if a connection is not connected, if there are no connections, or if a
-gateway reports a failure or has a wrong clock (subctl show gateways); with --wait, if that
-still holds when the time is out.`
+The exit code is 3 if a connection is not connected, also one that is left out, if there are no
+connections, or if a gateway reports a failure or has a wrong clock (subctl show gateways); with
+--wait, if that still holds when the time is out.`
 
 // connectionRow is a connection as reported by one of its gateways; its JSON is a promise.
 type connectionRow struct {
@@ -101,7 +103,7 @@ func connectionsTable() look.Section { return connectionsView().Section() }
 func connectionsView() look.View[connectionRow] {
 	return look.View[connectionRow]{
 		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed}, Joined: true,
-		Rows: connectionRows, Trouble: connectionTrouble,
+		Rows: connectionRows, Trouble: connectionTrouble, Note: omittedConnections,
 		Columns: []printer.Column[connectionRow]{
 			{Head: "LOCAL GATEWAY", Wide: true, Unless: severalLocal, Cell: func(r connectionRow) string { return r.Gateway }},
 			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
@@ -231,6 +233,17 @@ func remoteIP(c submarinerv1.Connection) string {
 	return cmp.Or(c.UsingIP, c.Endpoint.PrivateIP)
 }
 
+// omittedConnections returns which gateways do not report all of their connections, as they have too many; empty if there are none.
+func omittedConnections(s look.Site) string {
+	var omitted []string
+	for _, gw := range s.Current() {
+		if n := gw.Status.ConnectionsOmitted; n > 0 {
+			omitted = append(omitted, fmt.Sprintf("gateway %s reports %d of its %d connections, as there is no room for more", gw.Name, len(gw.Status.Connections), len(gw.Status.Connections)+n))
+		}
+	}
+	return strings.Join(omitted, "; ")
+}
+
 func connectionTrouble(s look.Site, rows []connectionRow) []string {
 	if len(s.Gateways) == 0 {
 		return []string{look.NoGateways}
@@ -243,6 +256,11 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 	for _, r := range rows {
 		if r.Status != string(submarinerv1.Connected) {
 			down.add(r.Gateway, strings.TrimSuffix(fmt.Sprintf(" to %s of cluster %q: %s: %s", r.RemoteGateway, r.RemoteCluster, r.Status, r.StatusMessage), ": "))
+		}
+	}
+	for _, gw := range s.Current() {
+		if n := gw.Status.ConnectionsOmittedDown; n > 0 {
+			down.add(gw.Name, fmt.Sprintf(": %d of the connections that it does not report one by one are not connected", n))
 		}
 	}
 	for _, gw := range s.Gateways {

@@ -107,7 +107,7 @@ func awaitedTable() look.Section {
 }
 
 // unconnected returns a line for each gateway of another cluster to which an active gateway
-// has no connection. Some drivers do not connect to standbys.
+// has no connection, as far as it reports all. Some drivers do not connect to standbys.
 func unconnected(s look.Site) []string {
 	if s.Members == nil {
 		return nil
@@ -122,7 +122,8 @@ func unconnected(s look.Site) []string {
 				continue
 			}
 			for _, gw := range s.Gateways {
-				if gw.Status.HAStatus == submarinerv1.HAStatusActive && !slices.ContainsFunc(gw.Status.Connections, func(have submarinerv1.Connection) bool {
+				complete := gw.Status.HAStatus == submarinerv1.HAStatusActive && gw.Status.ConnectionsOmitted == 0
+				if complete && !slices.ContainsFunc(gw.Status.Connections, func(have submarinerv1.Connection) bool {
 					return have.Endpoint.CableName == e.CableName
 				}) {
 					out = append(out, fmt.Sprintf("gateway %s to %s of cluster %q: no connection yet", gw.Name, e.Hostname, c.ID))

@@ -20,8 +20,9 @@ is used if no active gateway answers (docs/failover.md). WEIGHT is the gateway's
 connections compared to the others; 0 drains it. FLOWS is the number of connections to and
 from other clusters that it carries, without those of pods on its own node; -o json and
 -o yaml list up to 20 of them. SHARE is its part of those of all gateways of its cluster.
-SUMMARY is the number of connections that are up, or the problem of the gateway. A gateway
-that has not reported for 15 s is considered dead.
+SUMMARY is the number of connections that are up, or the problem of the gateway. Of about
+1,000 connections or more, it counts some that "subctl show connections" does not print. A
+gateway that has not reported for 15 s is considered dead.
 
 -o wide also shows since when the gateway drains; NEXT HOP GROUPS, which are resilient, or
 plain where the kernel has no resilient ones, or multipath routes where it has no next hop
@@ -43,6 +44,7 @@ type gatewayRow struct {
 	Summary     string `json:"summary"`
 	Connections int    `json:"connections"`
 	Connected   int    `json:"connected"`
+	Omitted     int    `json:"connectionsOmitted"` // of Connections: the gateway has no room to report each of them
 	Version     string `json:"version"`
 	Healthy     bool   `json:"healthy"`
 
@@ -80,7 +82,8 @@ func gatewayRows(s look.Site) []gatewayRow {
 	for _, gw := range s.Gateways {
 		r := gatewayRow{
 			Cluster: s.Name, Node: gw.Name, HAStatus: string(gw.Status.HAStatus), Version: gw.Status.Version,
-			Connections: len(gw.Status.Connections),
+			Connections: len(gw.Status.Connections) + gw.Status.ConnectionsOmitted, Connected: gw.Status.ConnectionsOmitted - gw.Status.ConnectionsOmittedDown,
+			Omitted: gw.Status.ConnectionsOmitted,
 		}
 		for _, c := range gw.Status.Connections {
 			if c.Status == submarinerv1.Connected {
@@ -90,6 +93,9 @@ func gatewayRows(s look.Site) []gatewayRow {
 		r.describe(s, gw)
 		fault := look.GatewayFault(gw, s.Now)
 		r.Summary = cmp.Or(fault, connectionSummary(r.Connected, r.Connections))
+		if fault == "" && r.Omitted > 0 {
+			r.Summary += fmt.Sprintf("; %d of them are not reported one by one", r.Omitted)
+		}
 		r.Healthy = fault == "" && r.Connected == r.Connections
 		rows = append(rows, r)
 	}

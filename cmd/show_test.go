@@ -60,6 +60,12 @@ func passive(gw *submarinerv1.Gateway) *submarinerv1.Gateway {
 	return gw
 }
 
+// omitting makes a gateway leave connections out of its report, of which some are not connected.
+func omitting(gw *submarinerv1.Gateway, down int) *submarinerv1.Gateway {
+	gw.Status.ConnectionsOmitted, gw.Status.ConnectionsOmittedDown = 1200, down
+	return gw
+}
+
 // workloads returns what join installs on a node.
 func workloads(image string) []client.Object {
 	labels := map[string]string{"app": "submariner-gateway"}
@@ -126,6 +132,8 @@ func worlds() map[string]world {
 		"standby":  {"west": withStandbys()},
 		"well":     {"west": west},
 		"two":      {"west": west, "east": {submariner("east"), gateway("east", "gw-e", time.Second, toWest)}},
+		"omitted":  {"west": {submariner("west"), omitting(gateway("west", "gw-1", time.Second, toEast), 0), omitting(gateway("west", "gw-2", time.Second, toEast), 3)}},
+		"many":     {"west": {submariner("west"), omitting(gateway("west", "gw-1", time.Second, toEast), 0)}},
 		"down":     {"west": {submariner("west"), gateway("west", "gw-1", time.Second, toEast, toNorth, toSouth)}},
 		"drained":  {"west": {submariner("west"), gateway("west", "gw-1", 8*time.Second, toEast), gateway("west", "gw-2", time.Second, toNorth)}},
 		"stale":    {"west": {submariner("west"), gateway("west", "gw-1", 16*time.Second, toEast)}},
@@ -206,6 +214,7 @@ func TestShow(t *testing.T) {
 		"well show brokers", "well show brokers -o json", "well show all", "well show all -o json",
 		"drained show connections", "two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",
+		"omitted show connections", "omitted show gateways", "many show connections", "many show connections -o json", "many show gateways", "many show gateways -o json",
 		"stale show connections", "stale show connections -o json", "stale show gateways", "stale show gateways -o json",
 		"ahead show connections", "ahead show gateways",
 		"stale show all", "refusing show connections", "refusing show gateways", "failing show gateways", "faulty show gateways", "faulty show connections", "waiting show gateways", "failing show connections",

@@ -32,9 +32,13 @@ func (r *Report) apply(o Object, own bool, others []string) {
 // differ, and whether anything else does.
 func gatewayChanges(a, b submarinerv1.GatewayStatus) (own bool, others []string) {
 	others = differing(unmeasured(a.Connections), unmeasured(b.Connections), func(c *submarinerv1.Connection) string { return c.Endpoint.ClusterID })
-	a.ClearMeasurements()
-	b.ClearMeasurements()
-	a.Connections, b.Connections = nil, nil
+	if a.ConnectionsOmitted != b.ConnectionsOmitted || a.ConnectionsOmittedDown != b.ConnectionsOmittedDown {
+		others = append(others, "")
+	}
+	for _, s := range []*submarinerv1.GatewayStatus{&a, &b} {
+		s.ClearMeasurements()
+		s.Connections, s.ConnectionsOmitted, s.ConnectionsOmittedDown = nil, 0, 0
+	}
 	own, more := conditionChanges(&a.Conditions, &b.Conditions)
 	return own || !reflect.DeepEqual(a, b), append(others, more...)
 }

@@ -15,7 +15,7 @@ import (
 	"subctl/cable/keys"
 )
 
-// connections returns the state of the cable to each remote gateway, for Gateway.status.
+// connections returns the state of the cable to each remote gateway, for Gateway.status: see fit.
 func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 	m, out := p.Mesh, []submarinerv1.Connection{}
 	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))
@@ -77,7 +77,7 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 			Attempts: m.Snapshot.Paths[r.Spec.CableName].Attempts, LastContact: before[r.Spec.CableName],
 		})
 	}
-	return fitting(out)
+	return out
 }
 
 // lastContacts returns when remote gateways last answered according to the reports of this

@@ -16,9 +16,11 @@ const (
 	fewSubnetText   = len("255.255.255.255/32")
 )
 
-// fitting shortens connections so that a Gateway with them can be written. As long as there are too many bytes, it shortens endpoints of connections
-// that carry no packets, then those of the others, and then leaves connections out, in the same order; the largest first.
-func fitting(cs []submarinerv1.Connection) []submarinerv1.Connection {
+// fit sets the connections, shortened so that the Gateway can be written. As long as there are too many bytes, it shortens endpoints of connections
+// that are connected and carry no packets, then of those that are not connected, then of those that carry packets; and then leaves connections out, in the
+// same order; the largest first. So a failure is not hidden by connections that wait for one.
+func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
+	s.Connections, s.ConnectionsOmitted, s.ConnectionsOmittedDown = cs, 0, 0
 	sizes, excess := make([]int, len(cs)), -maxConnections
 	order := make([]int, len(cs))
 	for i := range cs {
@@ -26,13 +28,13 @@ func fitting(cs []submarinerv1.Connection) []submarinerv1.Connection {
 		excess += sizes[i]
 	}
 	if excess <= 0 {
-		return cs
+		return
 	}
-	first := func(a, b int) int { return cmp.Or(usedAs(cs[a])-usedAs(cs[b]), sizes[b]-sizes[a]) }
+	first := func(a, b int) int { return cmp.Or(rank(cs[a])-rank(cs[b]), sizes[b]-sizes[a]) }
 	slices.SortStableFunc(order, first)
 	for _, i := range order {
 		if excess <= 0 {
-			return cs
+			return
 		}
 		cs[i].Endpoint = shortened(cs[i].Endpoint)
 		excess -= sizes[i]
@@ -48,21 +50,23 @@ func fitting(cs []submarinerv1.Connection) []submarinerv1.Connection {
 		omitted[i] = true
 		excess -= sizes[i]
 	}
-	var out []submarinerv1.Connection
+	s.Connections, s.ConnectionsOmitted = nil, len(omitted)
 	for i, c := range cs {
-		if !omitted[i] {
-			out = append(out, c)
+		switch {
+		case !omitted[i]:
+			s.Connections = append(s.Connections, c)
+		case c.Status != submarinerv1.Connected:
+			s.ConnectionsOmittedDown++
 		}
 	}
-	return out
 }
 
-// usedAs returns 2 if packets may take a connection, 1 if there is a cable, and 0 if there is none.
-func usedAs(c submarinerv1.Connection) int {
+// rank returns 2 if packets may take a connection, 1 if it is not connected, and 0 if it is, and carries no packets.
+func rank(c submarinerv1.Connection) int {
 	switch {
 	case c.Member != nil && *c.Member:
 		return 2
-	case c.Device != "":
+	case c.Status != submarinerv1.Connected:
 		return 1
 	}
 	return 0

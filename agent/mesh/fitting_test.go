@@ -60,27 +60,54 @@ func TestHostileReportSize(t *testing.T) {
 	require.Less(t, complete, members)
 }
 
-// Connections that packets may take are the last ones to be left out.
-func TestFitting(t *testing.T) {
-	const many = 4000
-	cs := make([]submarinerv1.Connection, many)
+// fitted returns the report of many connections, of which some are not connected, and every tenth may carry packets.
+func fitted(down func(int) bool) submarinerv1.GatewayStatus {
+	cs := make([]submarinerv1.Connection, 4000)
 	for i := range cs {
 		cs[i].Endpoint = submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), Hostname: strings.Repeat("h", 500), Subnets: []string{"10.0.0.0/8", strings.Repeat("1", 9000)}}
-		if i%3 > 0 {
-			cs[i].Device = "vxlan-tunnel"
+		cs[i].Member, cs[i].Status = new(i%10 == 0), submarinerv1.Connected
+		if down(i) {
+			cs[i].Status = submarinerv1.ConnectionError
 		}
-		cs[i].Member = new(i%10 == 0)
 	}
-	out := fitting(cs)
-	used, size := 0, 0
-	for _, c := range out {
-		used += usedAs(c) / 2
-		size += sizeOf(c)
-		require.Equal(t, []string{"10.0.0.0/8"}, c.Endpoint.Subnets)
+	var s submarinerv1.GatewayStatus
+	fit(&s, cs)
+	return s
+}
+
+// Connections that packets may take are the last ones to be left out, and those that are connected and wait for a failure the first ones.
+func TestFitting(t *testing.T) {
+	for name, test := range map[string]struct {
+		down   func(int) bool
+		all    int  // that are not connected
+		hidden bool // whether some of them are left out
+	}{
+		"few are down":    {func(i int) bool { return i%10 == 1 }, 400, false},
+		"one carries":     {func(i int) bool { return i == 0 }, 1, false},
+		"too many to fit": {func(i int) bool { return i%10 != 0 && i%10 < 8 }, 2800, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fitted(test.down)
+			used, down, size := 0, 0, 0
+			for _, c := range s.Connections {
+				if *c.Member {
+					used++
+				}
+				if c.Status != submarinerv1.Connected {
+					down++
+				}
+				size += sizeOf(c)
+				require.Equal(t, []string{"10.0.0.0/8"}, c.Endpoint.Subnets)
+			}
+			require.Equal(t, 400, used)
+			require.Equal(t, test.all, down+s.ConnectionsOmittedDown)
+			require.Equal(t, test.hidden, s.ConnectionsOmittedDown > 0)
+			require.True(t, !test.hidden || len(s.Connections) == used+down)
+			require.Equal(t, 4000, len(s.Connections)+s.ConnectionsOmitted)
+			require.LessOrEqual(t, size, maxConnections)
+			require.Greater(t, size, maxConnections*99/100)
+		})
 	}
-	require.Equal(t, many/10, used)
-	require.LessOrEqual(t, size, maxConnections)
-	require.Greater(t, size, maxConnections*99/100)
 }
 
 // largeConfig returns parameters of an endpoint of which a report repeats all.

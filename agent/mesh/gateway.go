@@ -143,7 +143,7 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 	g := gatewayReport(s, p, o, old)
 	if m := p.Mesh; m != nil {
 		if s.Standing.Active && !m.Membership.Leaving() {
-			g.Status.Connections = p.connections(o)
+			fit(&g.Status, p.connections(o))
 			r.publishEndpoint(m)
 		}
 		if s.Standing.Speaker && !m.Membership.Leaving() {
@@ -225,6 +225,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		if old != nil {
 			g.Status.Weight, g.Status.Drain, g.Status.DrainingSince = old.Status.Weight, old.Status.Drain, old.Status.DrainingSince
 			g.Status.BootID = old.Status.BootID // of the connections
+			g.Status.ConnectionsOmitted, g.Status.ConnectionsOmittedDown = old.Status.ConnectionsOmitted, old.Status.ConnectionsOmittedDown
 		}
 	}
 	return g

@@ -25,6 +25,8 @@ type View[T any] struct {
 	Trouble func(Site, []T) []string
 	// None is a note about a cluster without rows, if that is not a problem.
 	None string
+	// Note returns a note about a cluster with rows, empty if there is nothing to note; nil: there is never anything.
+	Note func(Site) string
 }
 
 // all returns the rows of all sites: never nil, so that its JSON is a list.
@@ -83,10 +85,13 @@ func (v View[T]) Section() Section {
 			return v.Trouble(s, v.Rows(s))
 		},
 		remark: func(s Site) string {
-			if len(v.Rows(s)) > 0 {
+			switch {
+			case len(v.Rows(s)) == 0:
+				return v.None
+			case v.Note == nil:
 				return ""
 			}
-			return v.None
+			return v.Note(s)
 		},
 	}
 }

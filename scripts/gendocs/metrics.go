@@ -54,6 +54,9 @@ groups:
   - alert: ClusterNotConnected
     expr: submariner_connections{status!="connected"} == 1
     for: 2m
+  - alert: OmittedConnectionsDown
+    expr: submariner_omitted_connections > 0
+    for: 2m
   - alert: NodeNotAsPlanned
     expr: increase(submariner_sync_errors_total[10m]) > 3
   - alert: CableChangeStuck

@@ -81,6 +81,13 @@ type GatewayStatus struct {
 	// StatusFailure is the error that prevents the gateway from working; empty if there is none.
 	StatusFailure string       `json:"statusFailure"`
 	Connections   []Connection `json:"connections"`
+	// ConnectionsOmitted is the number of connections that Connections leaves out, as the Gateway would be too large to be written: first those that
+	// are connected and carry no packets, then those that are not connected, and those that carry packets last (our addition).
+	// +optional
+	ConnectionsOmitted int `json:"connectionsOmitted,omitempty"`
+	// ConnectionsOmittedDown is how many of these are not connected (our addition).
+	// +optional
+	ConnectionsOmittedDown int `json:"connectionsOmittedDown,omitempty"`
 	// BootID identifies the boot of the node since which the kernel holds what Connections tells; empty if unknown. After another boot, it
 	// holds nothing of that (our addition).
 	// +optional
