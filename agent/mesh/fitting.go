@@ -12,6 +12,7 @@ import (
 const (
 	maxConnections  = 1280 << 10 // bytes of all connections in a report, as JSON: etcd takes 1.5 MiB by default
 	maxMeasurements = 400        // bytes of the measurements of a connection, as JSON
+	maxWithoutTexts = 900        // bytes of a connection as JSON without its texts: names, numbers and times
 	fewSubnets      = 8          // of an endpoint, and fewSubnetText is the maximum length of one, in bytes
 	fewSubnetText   = len("255.255.255.255/32")
 )
@@ -21,6 +22,9 @@ const (
 // same order; the largest first. So a failure is not hidden by connections that wait for one.
 func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
 	s.Connections, s.ConnectionsOmitted, s.ConnectionsOmittedDown = cs, 0, 0
+	if fits(cs) {
+		return
+	}
 	sizes, excess := make([]int, len(cs)), -maxConnections
 	order := make([]int, len(cs))
 	for i := range cs {
@@ -59,6 +63,55 @@ func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
 			s.ConnectionsOmittedDown++
 		}
 	}
+}
+
+// fits reports whether connections are small enough for a report, however their texts are written. Most gateways have so few that no JSON need be made to
+// find out, which every pass of the loop would have to wait for.
+func fits(cs []submarinerv1.Connection) bool {
+	room := maxConnections
+	for i := range cs {
+		if room -= atMost(&cs[i]); room < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// atMost returns a number of bytes that sizeOf does not exceed.
+func atMost(c *submarinerv1.Connection) int {
+	e, n := &c.Endpoint, maxWithoutTexts+maxMeasurements
+	n += textBytes(string(c.Status), c.StatusMessage, c.UsingIP, c.Driver, c.DesiredDriver, c.DriverReason, c.Device, c.Policy, c.PublicKey, c.MemberReason, c.Implementation, c.DetectedBy)
+	n += textBytes(e.ClusterID, e.CableName, e.HealthCheckIP, e.Hostname, e.PrivateIP, e.PublicIP, e.Backend)
+	n += textBytes(e.Subnets...) + textBytes(e.AllocatedIPs...) + textBytes(c.Attempts...)
+	n += mapBytes(e.BackendConfig) + mapBytes(c.Settings) + mapBytes(c.PolicySettings)
+	if b := c.Before; b != nil {
+		n += textBytes(b.Driver, b.Device, b.Policy) + mapBytes(b.Settings) + mapBytes(b.PolicySettings)
+	}
+	if f := c.LastFailure; f != nil {
+		n += textBytes(f.DetectedBy)
+	}
+	return n
+}
+
+// textBytes returns how many bytes texts have as JSON at most, with quotation marks and separators.
+func textBytes(texts ...string) (n int) {
+	for _, text := range texts {
+		n += len(text) + len(`"",`)
+		for i := range len(text) {
+			switch b := text[i]; {
+			case b < ' ', b >= 0x7f, b == '"', b == '\\', b == '<', b == '>', b == '&':
+				n += len(`\u003c`) - 1
+			}
+		}
+	}
+	return n
+}
+
+func mapBytes(m map[string]string) (n int) {
+	for k, v := range m {
+		n += textBytes(k, v)
+	}
+	return n
 }
 
 // rank returns 2 if packets may take a connection, 1 if it is not connected, and 0 if it is, and carries no packets.

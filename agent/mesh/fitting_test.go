@@ -3,8 +3,11 @@ package mesh
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +110,53 @@ func TestFitting(t *testing.T) {
 			require.LessOrEqual(t, size, maxConnections)
 			require.Greater(t, size, maxConnections*99/100)
 		})
+	}
+}
+
+// What decides that no JSON need be made is never less than the JSON has, whatever fields a connection has.
+func TestFits(t *testing.T) {
+	for _, text := range []string{"", "x", "<", "\x00", `"`, "\xff", "ä", "\u2028"} {
+		for _, times := range []int{1, 1000} {
+			var c submarinerv1.Connection
+			fillTexts(reflect.ValueOf(&c).Elem(), strings.Repeat(text, times))
+			require.GreaterOrEqual(t, atMost(&c), sizeOf(c), "%q", text)
+		}
+	}
+	few := make([]submarinerv1.Connection, 500)
+	for i := range few {
+		few[i].StatusMessage = strings.Repeat("x", 500)
+	}
+	require.True(t, fits(few))
+	require.False(t, fits(append(few, few...)))
+}
+
+// fillTexts gives all texts of a value a value, and all else one that is long as JSON.
+func fillTexts(v reflect.Value, text string) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(math.MinInt64)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fillTexts(v.Elem(), text)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 3, 3))
+		for i := range 3 {
+			fillTexts(v.Index(i), text)
+		}
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{text + "1": text, text + "2": text}))
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[metav1.Time]() {
+			v.Set(reflect.ValueOf(metav1.NewTime(time.Unix(1<<30, 0))))
+			return
+		}
+		for i := range v.NumField() {
+			fillTexts(v.Field(i), text)
+		}
 	}
 }
 
