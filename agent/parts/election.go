@@ -109,7 +109,7 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 	if role == unknown && !multi {
 		return ErrTooEarly // it keeps e.multi, because it has not followed the change yet
 	}
-	yields := yieldsTo(*s, e.node) != ""
+	yields := yieldsTo(*s, e.node, role == leading) != ""
 	e.setYields(yields)
 	handedOver := yields && e.led && role == following
 	e.led = role == leading

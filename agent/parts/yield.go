@@ -40,20 +40,22 @@ func follows(s mesh.Snapshot, node string) bool {
 
 // yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be drained; empty if it keeps
 // the lease, or if there is no other one.
-func yieldsTo(s mesh.Snapshot, node string) string {
+func yieldsTo(s mesh.Snapshot, node string, holds bool) string {
 	if n := mesh.Find[*corev1.Node](s, node); n == nil || !submarinerv1.ToBeDrained(n.Annotations) {
 		return ""
 	}
-	return successor(s, node)
+	if holds {
+		return successor(s, node, s.Works)
+	}
+	return successor(s, node, s.Reporting)
 }
 
-// successor returns a gateway that can take over the lease of another one; empty if none is known to work, such as
-// when this agent has just started.
-func successor(s mesh.Snapshot, node string) string {
+// successor returns a gateway that can take over the lease of another one; empty if there is none. works tells whether the agent of a gateway works.
+func successor(s mesh.Snapshot, node string, works func(gateway string) bool) string {
 	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
 		other := mesh.Find[*corev1.Node](s, g.Name)
 		if g.Name != node && mesh.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
-			s.Works(g.Name) && g.Status.StatusFailure == "" {
+			works(g.Name) && g.Status.StatusFailure == "" {
 			return g.Name
 		}
 	}
@@ -64,7 +66,7 @@ func successor(s mesh.Snapshot, node string) string {
 // leaving, when its Endpoints are deleted.
 func asStandby(s mesh.Snapshot, node string) *submarinerv1.Endpoint {
 	subs := mesh.List[*v1alpha1.Submariner](s)
-	if successor(s, node) == "" || len(subs) == 0 || !subs[0].DeletionTimestamp.IsZero() {
+	if successor(s, node, s.Works) == "" || len(subs) == 0 || !subs[0].DeletionTimestamp.IsZero() {
 		return nil
 	}
 	for _, own := range s.OwnEndpoints() {

@@ -59,7 +59,7 @@ func TestYield(t *testing.T) {
 		"the other was a gateway": {true, false, false, time.Second, ""},
 	} {
 		s := pairOfGateways(now, false, test.drained, test.otherDrained, test.otherLabelled, test.ago)
-		require.Equal(t, test.want, yieldsTo(s, "gw"), name)
+		require.Equal(t, test.want, yieldsTo(s, "gw", true), name)
 	}
 }
 
@@ -69,13 +69,14 @@ func TestYieldAfterAStart(t *testing.T) {
 	s := pairOfGateways(now, false, true, false, true, time.Second)
 	s.Hear(nil)
 	for range 2 {
-		require.Empty(t, yieldsTo(s, "gw"))
+		require.Empty(t, yieldsTo(s, "gw", true))
+		require.Equal(t, "other", yieldsTo(s, "gw", false), "it does not have the lease, and takes it from nobody")
 		s.Now = s.Now.Add(time.Second)
 		s.Hear(s.Heard)
 	}
 	mesh.Find[*submarinerv1.Gateway](s, "other").SetReportedAt(now)
 	s.Hear(s.Heard)
-	require.Equal(t, "other", yieldsTo(s, "gw"))
+	require.Equal(t, "other", yieldsTo(s, "gw", true))
 }
 
 // The only active gateway hands over its role when it is to be drained: it carries traffic until another gateway has the
