@@ -114,15 +114,18 @@ func mapBytes(m map[string]string) (n int) {
 	return n
 }
 
-// rank returns 2 if packets may take a connection, 1 if it is not connected, and 0 if it is, and carries no packets.
+// rank returns 3 if packets may take a connection, 2 if its cable is down, 1 if it is connected and carries no packets, and 0 if it has no cable: of those with a
+// cable, an agent that starts later knows from the report what they had before.
 func rank(c submarinerv1.Connection) int {
 	switch {
 	case c.Member != nil && *c.Member:
-		return 2
+		return 3
+	case c.Device == "":
+		return 0
 	case c.Status != submarinerv1.Connected:
-		return 1
+		return 2
 	}
-	return 0
+	return 1
 }
 
 // sizeOf returns how many bytes a connection has in a report at most. It does not depend on the measurements, so
