@@ -38,7 +38,7 @@ func podsFirst(a, b podClaim) int {
 // sets its own once, to any network, and gateways would route the packets for these pods to it. So the podCIDR of a node must not contain the
 // podCIDR or the address in the pod networks of another node, nor be in the podCIDR of another one. If two contest
 // a network, neither has it, since nothing tells whose it is: gateways leave the packets to the network plugin, as for nodes without a podCIDR.
-// Only one that claims all pods has no say against another node. A podCIDR outside the pod networks counts, too, unless something else has it: see
+// Only one that claims all pods has no say against others: see everything. A podCIDR outside the pod networks counts, too, unless something else has it: see
 // outside. podIPs are the addresses of the nodes in the pod networks, by index; the zero Addr if one is not known, or if the node has a podCIDR: what its
 // agent reports, falsely or from an old device, takes nothing from another node then. Where podCIDRs are allocated, no kubelet can claim another one.
 func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
@@ -71,7 +71,7 @@ func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 		if len(around) > 0 {
 			outer := around[len(around)-1]
 			contest(outer, c)
-			if !m.allPods(outer.net) || m.allPods(c.net) {
+			if !m.everything(outer, claims) || m.everything(c, claims) {
 				contest(c, outer)
 			}
 		}
@@ -82,10 +82,16 @@ func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 	slices.Sort(m.Contested)
 }
 
-// allPods reports whether a podCIDR covers a pod network of the cluster. If another node has pods there, it is false. It may be true while the
-// cluster has one node, or had one when it joined and the pod network was guessed.
-func (m *Membership) allPods(p netip.Prefix) bool {
-	return slices.ContainsFunc(m.Own.Pods, func(all netip.Prefix) bool { return all.Overlaps(p) && p.Bits() <= all.Bits() })
+// everything reports whether a node claims all pods of the cluster, against at least two other nodes: it is wrong, and not they. If it is only
+// one, either of the two may be.
+func (m *Membership) everything(c podClaim, claims []podClaim) bool {
+	others := 0
+	for _, o := range claims {
+		if o.pods && o.node != c.node && o.net != c.net && c.net.Overlaps(o.net) && c.net.Bits() < o.net.Bits() {
+			others++
+		}
+	}
+	return others > 1 && !slices.ContainsFunc(m.Own.Pods, func(all netip.Prefix) bool { return !all.Overlaps(c.net) || c.net.Bits() > all.Bits() })
 }
 
 // outside returns why a podCIDR outside the pod networks of the cluster cannot be that of a node; empty if it can, as a further range of pods of which
