@@ -225,14 +225,14 @@ func pathTo(s Snapshot, g cable.Gateway) natdiscovery.Path {
 
 // keepIncumbents reserves the claims of the incumbents, and this cluster's own public
 // address. A member without a valid endpoint keeps all its claims: its gateways may be
-// changing. Only what nodes of this cluster have got meanwhile is theirs.
+// changing.
 func (a *Accepted) keepIncumbents(s Snapshot, m Membership, peers []cable.Peer) {
 	here := map[string]bool{}
 	for _, p := range peers {
 		here[p.Cluster] = true
 	}
 	for _, g := range s.Memory.Incumbents {
-		if !here[g.Cluster] && m.Clusters[g.Cluster] != nil && !m.lost(g) {
+		if !here[g.Cluster] && m.Clusters[g.Cluster] != nil {
 			peers, a.Incumbents = append(peers, cable.Peer{Gateway: g}), append(a.Incumbents, g)
 		}
 	}

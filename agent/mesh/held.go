@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 )
 
@@ -112,22 +111,23 @@ func (m *Membership) holder(ip netip.Addr) string {
 	return by
 }
 
-// announces reports whether a sound Endpoint of another cluster announces something. Otherwise, a cluster that is gone, or has other networks now, would keep
-// a node out for as long as its Cluster object exists. All agents of this cluster agree whether an Endpoint is sound: that does not depend on nodes.
+// announces reports whether a sound Endpoint of another cluster announces something, or none of its Endpoints is sound: its gateways may be changing, and it
+// keeps what it had for as long as its Cluster object exists. Otherwise a cluster that has other networks now would keep a node out.
 func (m *Membership) announces(cluster string, something func(cable.Gateway) bool) bool {
 	own := cable.Networks{Pods: m.Own.Pods, Services: m.Own.Services, Global: m.Own.Global}
-	return slices.ContainsFunc(m.Remote, func(e *submarinerv1.Endpoint) bool {
+	sound := false
+	for _, e := range m.Remote {
 		if e.Spec.ClusterID != cluster {
-			return false
+			continue
 		}
-		g, err := m.parse(e)
-		return err == nil && something(g) && cable.CheckRemote(g, own) == nil
-	})
-}
-
-// lost reports whether an incumbent has lost what it held to this cluster, as its cluster has no sound Endpoint.
-func (m *Membership) lost(g cable.Gateway) bool {
-	return cable.CheckRemote(g, m.Own) != nil && !m.announces(g.Cluster, func(cable.Gateway) bool { return true })
+		if g, err := m.parse(e); err == nil && cable.CheckRemote(g, own) == nil {
+			if something(g) {
+				return true
+			}
+			sound = true
+		}
+	}
+	return !sound
 }
 
 // outOfReach reports whether the address of the snapshot's node is in a network that another cluster had first: the other nodes of this cluster do not
