@@ -28,7 +28,7 @@ type fault struct {
 	undoAPI  bool                                                    // it can happen without them, but not be undone
 	p99, max float64                                                 // limits of the gap, in ms: less than it is watched
 	size     int                                                     // of the datagrams, in bytes
-	concerns func(s *scene, victim string) []string                  // the gateways whose flows it may interrupt; nil: the victim
+	concerns func(s *scene, victim string) []string                  // the gateways whose flows it may interrupt; nil: the victim. All flows take one of them if it is all gateways of a cluster
 }
 
 // How long flows are watched after a fault: longer than any gap may be, so that a gap that has not ended exceeds its limit, too; longer than the
