@@ -15,8 +15,8 @@ import (
 	"subctl/dataplane"
 )
 
-// Two gateways that have lost all cables to another cluster, and each of which has heard last that those of the other one work, send its packets to each
-// other. Each packet goes from one to the other once, and is dropped there.
+// Two gateways have lost all cables to another cluster, and each believes that the cables of the other one work. So each sends the packets for that
+// cluster to the other one, which drops them.
 func TestDetoursMakeNoLoop(t *testing.T) {
 	const between = 3 // packets of a ping
 	for name, lose := range map[string]func(t *testing.T, east, west *side, i int){

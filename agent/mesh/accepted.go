@@ -180,7 +180,7 @@ func announced(s Snapshot, m Membership, e *submarinerv1.Endpoint) (cable.Peer, 
 	return peer(s, m, g), cable.CheckRemote(g, m.Own)
 }
 
-// parse reads the gateway that an endpoint of another cluster announces. The error says what is wrong with it on any node.
+// parse returns the gateway that an endpoint of another cluster announces, or why no node can use it.
 func (m *Membership) parse(e *submarinerv1.Endpoint) (cable.Gateway, error) {
 	g, err := cable.Parse(e.Spec)
 	if err != nil {

@@ -65,7 +65,7 @@ func conditionChanges(a, b *[]metav1.Condition) (own bool, others []string) {
 	return !reflect.DeepEqual(ownA, ownB), others
 }
 
-// splitConditions returns the conditions about this cluster, and those that tell only of other clusters.
+// splitConditions returns the conditions about this cluster and those about other clusters.
 func splitConditions(cs []metav1.Condition) (own, others []metav1.Condition) {
 	for _, c := range cs {
 		switch c.Type {

@@ -14,8 +14,8 @@ import (
 	"subctl/dataplane"
 )
 
-// This file is about gateways of one cluster whose nodes have different engines. Some of them can then connect to a cluster, and others cannot. All
-// nodes send the packets for that cluster to any of the gateways. A gateway without a cable hands them to those that report one: see Cables.Elsewhere.
+// This file is about gateways of one cluster whose nodes have different engines, so that only some of them can connect to another cluster. Workers
+// send the packets for that cluster to all of them. A gateway that has no cable hands the packets to one that reports a cable: see Cables.Elsewhere.
 
 // Engines are the engines of encrypted cables on the node of a gateway.
 type Engines struct{ WireGuard, IPsec dataplane.Engine }
@@ -25,8 +25,8 @@ func (e Engines) same(other Engines) bool {
 	return e.WireGuard.Name == other.WireGuard.Name && e.IPsec.Name == other.IPsec.Name
 }
 
-// readEngines fills in Engines and Others. Engines are the engines of this node if it may be a gateway, and otherwise those of the first gateway that has
-// reported them: an active one, if there is any.
+// readEngines sets Engines and Others. Engines are those of this node if it may be a gateway. Otherwise, they are those of the first gateway that has
+// reported any, and active gateways come first.
 func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) {
 	var all []Engines
 	engine := func(f submarinerv1.EngineFact) dataplane.Engine {
@@ -91,7 +91,7 @@ func (c *chooser) elsewhere(p cable.Peer) {
 	})
 }
 
-// unconnected returns those of clusters to which no cable is wanted.
+// unconnected returns the gateways of clusters to which this node makes no cable.
 func (c Cables) unconnected(all []Elsewhere) []Elsewhere {
 	connected := map[string]bool{}
 	for _, w := range c.Wanted {
@@ -159,14 +159,14 @@ func both[T any, ID comparable](a, b []T, id func(T) ID) []T {
 	return slices.DeleteFunc(slices.Clone(a), func(x T) bool { return !in[id(x)] })
 }
 
-// either returns the entries of a, and those of b whose keys a does not have.
+// either returns the entries of a and b. Where both have a key, the entry is the one of a.
 func either[V any](a, b map[string]V) map[string]V {
 	out := maps.Clone(b)
 	maps.Copy(out, a)
 	return out
 }
 
-// pending returns the refusals in a, and those in b of other endpoints, without those of wanted cables.
+// pending returns the refusals in a and b, one for each endpoint, except for endpoints to which a cable is wanted.
 func pending(wanted map[string]bool, a, b []Refusal) (out []Refusal) {
 	seen := maps.Clone(wanted)
 	for _, r := range slices.Concat(a, b) {

@@ -17,9 +17,8 @@ const (
 	fewSubnetText   = len("255.255.255.255/32")
 )
 
-// fit sets the connections, shortened so that the Gateway can be written. As long as there are too many bytes, it shortens endpoints of connections
-// that are connected and carry no packets, then of those that are not connected, then of those that carry packets; and then leaves connections out, in the
-// same order; the largest first. So a failure is not hidden by connections that wait for one.
+// fit sets the connections, so that the Gateway is small enough to be written. As long as there are too many bytes, it shortens endpoints, and then
+// leaves connections out: by rank, and of the same rank the largest first.
 func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
 	s.Connections, s.ConnectionsOmitted, s.ConnectionsOmittedDown = cs, 0, 0
 	if fits(cs) {
@@ -114,8 +113,8 @@ func mapBytes(m map[string]string) (n int) {
 	return n
 }
 
-// rank returns 3 if packets may take a connection, 2 if its cable is down, 1 if it is connected and carries no packets, and 0 if it has no cable: of those with a
-// cable, an agent that starts later knows from the report what they had before.
+// rank returns 3 if packets may take a connection, 2 if its cable is down, 1 if its cable works and carries no packets, and 0 if it has no cable. So a
+// failure is not hidden by connections that wait for one, and the next agent of the node learns what each cable had.
 func rank(c submarinerv1.Connection) int {
 	switch {
 	case c.Member != nil && *c.Member:

@@ -113,6 +113,18 @@ func TestFitting(t *testing.T) {
 	}
 }
 
+// A connection without a cable is left out first, and one that carries packets last.
+func TestRank(t *testing.T) {
+	c := func(device string, status submarinerv1.ConnectionStatus, member bool) submarinerv1.Connection {
+		return submarinerv1.Connection{Device: device, Status: status, Member: &member}
+	}
+	for want, c := range []submarinerv1.Connection{
+		c("", submarinerv1.ConnectionError, false), c("vxlan-tunnel", submarinerv1.Connected, false), c("vxlan-tunnel", submarinerv1.ConnectionError, false), c("vxlan-tunnel", submarinerv1.Connected, true),
+	} {
+		require.Equal(t, want, rank(c))
+	}
+}
+
 // What decides that no JSON need be made is never less than the JSON has, whatever fields a connection has.
 func TestFits(t *testing.T) {
 	for _, text := range []string{"", "x", "<", "\x00", `"`, "\xff", "ä", "\u2028"} {

@@ -251,14 +251,6 @@ func heartbeatDue(old *submarinerv1.Gateway, now time.Time) bool {
 	return !ok || age < 0 || age >= heartbeat
 }
 
-// Fresh reports whether a gateway has reported a moment ago, as a command can tell, which has not seen reports come: by the time that the report states.
-// A report of the future tells nothing: the clock of a
-// gateway that is dead may have been ahead.
-func Fresh(g *submarinerv1.Gateway, now time.Time) bool {
-	at, ok := g.ReportedAt()
-	return ok && now.Sub(at).Abs() < deadAfter
-}
-
 // prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays
 // for as long as the sibling is among Standing.Gateways, and its node is a gateway node. If another gateway has taken its
 // role, it is the Endpoint of a standby. So is the one of a node that is no gateway node any more, which stays until the node has other

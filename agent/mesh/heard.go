@@ -7,7 +7,7 @@ import (
 )
 
 // This file is about the age of the reports of this cluster's gateways. A report has a time by the clock of its own node, which may be wrong, so whoever
-// reads it counts from when it came, by a clock of its own.
+// reads it counts from when it came, by a clock of its own. Commands cannot: they have seen no report come.
 
 // Heard is when the reports of gateways came, by name of the gateway.
 type Heard map[string]heard
@@ -40,6 +40,13 @@ func (s Snapshot) Reporting(gateway string) bool { return s.ReportAge(gateway) <
 // Works reports whether a gateway's agent is known to work: it is Reporting, and this agent has seen a report of it come. One that was there when this
 // agent started may be of a gateway that is dead.
 func (s Snapshot) Works(gateway string) bool { return s.Reporting(gateway) && s.Heard[gateway].seen }
+
+// Fresh reports whether a gateway has reported a moment ago by the time that its report states, as commands judge it. A time in the future tells
+// nothing: the clock of a gateway that is dead may have been ahead.
+func Fresh(g *submarinerv1.Gateway, now time.Time) bool {
+	at, ok := g.ReportedAt()
+	return ok && now.Sub(at).Abs() < deadAfter
+}
 
 // outdated reports whether another gateway has reported so much later than one that this one's agent, or its node, is dead. While the API server cannot
 // be reached, nobody reports.

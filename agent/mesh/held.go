@@ -14,14 +14,15 @@ import (
 
 // This file is about addresses and networks that other nodes of this cluster have, or say that they have, and that gateways of other
 // clusters had first. A node that was taken over can write any address into its Node.status, and a new node may get any. So the gateways
-// stay connected, and what the node claims does not count, as long as their clusters announce the same. What this node itself has counts always: it refuses the gateway.
+// stay connected, and what the node claims does not count, until their clusters announce something else. What this node itself has always counts: it
+// refuses the gateway.
 
 // maxAddresses is the maximum number of InternalIPs that count of another node. A node has one on each of its networks, and the largest clouds
 // allow 15. Every node has a set with the addresses of all nodes.
 const maxAddresses = 16
 
-// held are the networks and addresses of the gateways of other clusters that were accepted before, with the IDs of their clusters. They count only
-// while their clusters announce them: see Membership.announces.
+// held are the networks and addresses of the gateways of other clusters that were accepted before, with the IDs of their clusters. They count until
+// their clusters announce something else: see Membership.announces.
 type held struct {
 	by        []cable.Gateway
 	networks  map[netip.Prefix]string
@@ -81,7 +82,7 @@ func (p *Plan) againForIncumbents() {
 	}
 }
 
-// overlapping returns a network that overlaps n, and its cluster, which still announces it; "" if there is none.
+// overlapping returns a network that overlaps n, and the cluster that holds it; "" if there is none.
 func (m *Membership) overlapping(n netip.Prefix) (netip.Prefix, string) {
 	h := m.held
 	announced := func(by string, network netip.Prefix) bool {
@@ -102,7 +103,7 @@ func (m *Membership) overlapping(n netip.Prefix) (netip.Prefix, string) {
 	return netip.Prefix{}, ""
 }
 
-// holder returns the cluster one of whose gateways had an address first, and still announces it; "" if there is none.
+// holder returns the cluster one of whose gateways holds an address; "" if there is none.
 func (m *Membership) holder(ip netip.Addr) string {
 	by := m.held.addresses[ip]
 	if by == "" || !m.announces(by, func(g cable.Gateway) bool { return g.PrivateIP == ip || g.PublicIP == ip }) {

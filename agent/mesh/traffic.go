@@ -28,7 +28,7 @@ type Traffic struct {
 	Barred []netip.Prefix
 	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by the ID of that cluster.
 	Siblings map[string][]cable.Node
-	// Detours are the networks of gateways to which there is no cable yet, or none for now: see detours.
+	// Detours are the networks that this gateway reaches through its Siblings, as it has no cable to their gateways: see detours.
 	Detours []cable.Reached
 
 	// Keyless reports whether a cable carries nothing because its two ends have not agreed on keys.

@@ -39,7 +39,7 @@ func follows(s mesh.Snapshot, node string) bool {
 }
 
 // yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be drained; empty if it keeps
-// the lease, or if there is no other one.
+// the lease, or if there is no other one. A gateway that holds the lease leaves it only to one that is known to work.
 func yieldsTo(s mesh.Snapshot, node string, holds bool) string {
 	if n := mesh.Find[*corev1.Node](s, node); n == nil || !submarinerv1.ToBeDrained(n.Annotations) {
 		return ""

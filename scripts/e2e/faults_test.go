@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ type fault struct {
 	undoAPI  bool                                                    // it can happen without them, but not be undone
 	p99, max float64                                                 // limits of the gap, in ms: less than it is watched
 	size     int                                                     // of the datagrams, in bytes
-	concerns func(s *scene, victim string) []string                  // the gateways whose flows it may interrupt; nil: the victim. All flows take one of them if it is all gateways of a cluster
+	concerns func(s *scene, victim string) []string                  // the gateways whose flows it may interrupt; nil: the victim
 }
 
 // How long flows are watched after a fault: longer than any gap may be, so that a gap that has not ended exceeds its limit, too; longer than the
@@ -224,27 +223,6 @@ func (s *scene) moved(t *testing.T, failing string, do func()) (n int) {
 	}
 	return n
 }
-
-// concerned returns the ports of the datagrams that a fault may interrupt: those that its gateways carry in either direction, as their connection
-// tracking tells.
-func (s *scene) concerned(t *testing.T, f fault, victim string) map[int]bool {
-	t.Helper()
-	ports := map[int]bool{}
-	gateways := []string{victim}
-	if f.concerns != nil {
-		gateways = f.concerns(s, victim)
-	}
-	for _, gateway := range gateways {
-		for _, m := range datagramPort.FindAllStringSubmatch(on(t, gateway, "grep ' udp .*src="+s.from.ip+" ' /proc/net/nf_conntrack || true"), -1) {
-			port, _ := strconv.Atoi(m[1])
-			ports[port] = true
-		}
-	}
-	return ports
-}
-
-// datagramPort matches the ports of an entry of connection tracking that are not the one of the servers.
-var datagramPort = regexp.MustCompile(` [sd]port=(\d{2,5})\b`)
 
 // suffer runs a fault once, and does not undo it.
 func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.FailoverRun) {

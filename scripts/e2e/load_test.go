@@ -186,3 +186,24 @@ func marksOf(t *testing.T, p pod, gateways []string) map[string]int {
 	}
 	return out
 }
+
+// concerned returns the ports of the datagrams that a fault may interrupt: those that its gateways carry in either direction, as their connection
+// tracking tells.
+func (s *scene) concerned(t *testing.T, f fault, victim string) map[int]bool {
+	t.Helper()
+	ports := map[int]bool{}
+	gateways := []string{victim}
+	if f.concerns != nil {
+		gateways = f.concerns(s, victim)
+	}
+	for _, gateway := range gateways {
+		for _, m := range datagramPort.FindAllStringSubmatch(on(t, gateway, "grep ' udp .*src="+s.from.ip+" ' /proc/net/nf_conntrack || true"), -1) {
+			port, _ := strconv.Atoi(m[1])
+			ports[port] = true
+		}
+	}
+	return ports
+}
+
+// datagramPort matches the ports of an entry of connection tracking that are not the one of the servers.
+var datagramPort = regexp.MustCompile(` [sd]port=(\d{2,5})\b`)

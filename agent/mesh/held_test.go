@@ -1,0 +1,115 @@
+package mesh
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
+)
+
+// A gateway whose address is in a network that another cluster had first carries nothing while there is another one: the nodes of its cluster have no
+// path to it.
+func TestGatewayOutOfReach(t *testing.T) {
+	before, err := Of(eastAndWest(t, "gw"))
+	require.NoError(t, err)
+	for ip, want := range map[string]string{"10.112.3.3": submarinerv1.Drained, "10.89.1.66": ""} {
+		s := eastAndWest(t, "gw")
+		s.Memory.Incumbents = before.Accepted.Incumbents
+		for _, o := range (claims{addresses: []string{ip}, labelled: true}).node("new") {
+			s = s.with(o)
+		}
+		s.Node, s.Facts.PrivateIP, s.Facts.Network, s.Facts.PodIP = "new", ip, "", ""
+		m, err := Of(s)
+		require.NoError(t, err)
+		require.Equal(t, want, m.Offer.endpoint().Spec.BackendConfig[submarinerv1.BackendDrain])
+		if s.Standing.Drain = cable.Standby; want == "" {
+			want = submarinerv1.Standby
+		}
+		m, err = Of(s)
+		require.NoError(t, err)
+		require.Equal(t, want, m.Offer.endpoint().Spec.BackendConfig[submarinerv1.BackendDrain])
+	}
+}
+
+// A cluster does not keep a node out by what it does not announce any more, as it has other networks now. If none of its Endpoints is valid, even for a
+// moment, it keeps what it had: agents that see that moment, and others, decide alike.
+func TestFormerIncumbent(t *testing.T) {
+	changed := func(change func(*submarinerv1.EndpointSpec)) func(Snapshot) Snapshot {
+		return func(s Snapshot) Snapshot {
+			for _, e := range List[*submarinerv1.Endpoint](s) {
+				if e.Spec.ClusterID == "west" {
+					change(&e.Spec)
+				}
+			}
+			return s
+		}
+	}
+	for name, test := range map[string]struct {
+		after func(Snapshot) Snapshot
+		keeps bool // west keeps what it had
+	}{
+		"gone":       {func(s Snapshot) Snapshot { return s.withoutEndpoint("west-gw") }, true},
+		"unreadable": {changed(func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "?" }), true},
+		"ours":       {changed(func(e *submarinerv1.EndpointSpec) { e.Subnets = append(e.Subnets, "10.111.7.0/24") }), true},
+		"renumbered": {changed(func(e *submarinerv1.EndpointSpec) { e.Subnets, e.HealthCheckIP = []string{"10.113.0.0/16"}, "" }), false},
+	} {
+		for _, role := range []Role{Gateway(), Route()} {
+			t.Run(name+" for the agent of the "+role.Name, func(t *testing.T) {
+				s := eastAndWest(t, "gw")
+				before, err := Of(s)
+				require.NoError(t, err)
+				s.Memory.Incumbents = before.Accepted.Incumbents
+				for _, o := range (claims{addresses: []string{"10.112.3.3"}}).node("new") {
+					s = s.with(o)
+				}
+				counts := func(s Snapshot) (Plan, bool) {
+					p, err := role.Plan(s)
+					require.NoError(t, err)
+					return p, slices.ContainsFunc(p.Mesh.Membership.Nodes, func(n cable.Node) bool { return n.Name == "new" })
+				}
+				p, is := counts(s)
+				require.False(t, is)
+				require.Zero(t, p.Again)
+				p, is = counts(test.after(s))
+				require.Equal(t, test.keeps, !is)
+				require.Equal(t, test.keeps, len(p.Mesh.Membership.Collisions) > 0)
+				require.NotEmpty(t, p.Mesh.Accepted.Incumbents)
+				s = eastAndWest(t, "gw").with(Find[*corev1.Node](s, "new")) // west announces as before
+				s.Memory.Incumbents = p.Mesh.Accepted.Incumbents
+				_, is = counts(s)
+				require.Equal(t, test.keeps, !is)
+			})
+		}
+	}
+}
+
+// What held a network away from a node is planned with again soon if it has changed.
+func TestPlansAgainForIncumbents(t *testing.T) {
+	for _, role := range []Role{Gateway(), Route()} {
+		s := eastAndWest(t, "gw")
+		before, err := Of(s)
+		require.NoError(t, err)
+		for _, o := range (claims{addresses: []string{"10.112.3.3"}}).node("new") {
+			s = s.with(o)
+		}
+		old := before.Accepted.Incumbents[0]
+		old.Name, old.PrivateIP = "submariner-cable-west-10-89-2-99", netip.MustParseAddr("10.89.2.99")
+		s.Memory.Incumbents = []cable.Gateway{old}
+		p, err := role.Plan(s)
+		require.NoError(t, err)
+		require.Equal(t, incumbentsAgain, p.Again)
+		held := p.Mesh.Membership.held
+		s.Memory.Carried(p, Outcome{})
+		require.Same(t, held, s.Memory.holding())
+		s.Memory.Incumbents = p.Mesh.Accepted.Incumbents
+		require.NotSame(t, held, s.Memory.holding())
+		p, err = role.Plan(s)
+		require.NoError(t, err)
+		require.Zero(t, p.Again)
+	}
+}
