@@ -69,7 +69,8 @@ func planGateway(s Snapshot) (Plan, error) {
 // changing its cable, and the health check IP of each gateway. If that does not answer any more, the
 // other end of the cable is pinged, too, unless the cable encrypts: see silent. A cable without health checks
 // is pinged until the gateways have agreed on keys, as WireGuard does so only if it has
-// something to send. The other gateways of this cluster that may get packets are pinged all the time: when they get some, the API server may not answer.
+// something to send. The other gateways of this cluster that may get packets are pinged all the time, as the API server may not answer when they get
+// some; not often, as each ping costs, and only a second failure makes them get any.
 func (p Plan) probes() Probes {
 	m := p.Mesh
 	hc := m.Membership.Submariner.Spec.HealthCheck()
@@ -77,7 +78,7 @@ func (p Plan) probes() Probes {
 	for _, siblings := range p.Siblings {
 		for _, n := range siblings {
 			out.Targets[siblingProbe(n)] = Target{
-				IP: cable.VTEPOf(dataplane.IntraVTEPNet, n.IP), From: cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP), Fast: true,
+				IP: cable.VTEPOf(dataplane.IntraVTEPNet, n.IP), From: cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP),
 			}
 		}
 	}

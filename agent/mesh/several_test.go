@@ -81,10 +81,8 @@ func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 			p, err := planGateway(s)
 			require.NoError(t, err)
 			s.Health = Healths{}
-			for name, target := range p.Probes.Targets { // this gateway has no way of its own
-				if target.Fast {
-					s.Health[name] = Health{Status: submarinerv1.ConnectionError}
-				}
+			for name := range p.Probes.Targets { // this gateway has no way of its own
+				s.Health[name] = Health{Status: submarinerv1.ConnectionError}
 			}
 			require.Contains(t, s.Health, gw2)
 			require.Contains(t, s.Health, worker)
