@@ -95,8 +95,9 @@ func TestHostileTransitThroughSibling(t *testing.T) {
 	require.Eventually(t, func() bool { send(); return arrived() }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
 }
 
-// A node port of a gateway, which others reach over the network between the nodes, may belong to a Service with a pod of another cluster. kube-proxy
-// gives such packets the gateway's own address as source, but only after they were dropped.
+// A node port of a gateway may belong to a Service with a pod of another cluster. What came through a cable is not sent there, whatever kube-proxy makes of
+// its source. A client outside is let through, also one in the network of another cluster's nodes: the cluster offers the port, and the packets go as the
+// node (TestHostileOutsiderThroughNodes has what is not let through).
 func TestHostileTransitThroughNodePort(t *testing.T) {
 	fabric := newFabric(t)
 	hub, west, north := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
@@ -104,16 +105,20 @@ func TestHostileTransitThroughNodePort(t *testing.T) {
 	west.sync(t, hub)
 	north.sync(t, hub)
 	reach(t, hub, "gw", north, "worker")
-	gateway, victim := hub.nodes["gw"], north.nodes["gw"]
+	reach(t, west, "worker", hub, "gw")
+	gateway := hub.nodes["gw"]
 	gateway.Run("iptables -P FORWARD ACCEPT; iptables -t nat -A PREROUTING -p udp --dport 30080 -j DNAT --to-destination " + north.podIP("worker") + ":8080; iptables -t nat -I POSTROUTING -p udp --dport 8080 -j MASQUERADE")
-	arrived := arrivals(victim)
-	send := func() { datagram(t, west.nodes["worker"], "172.18.1.11:30080") }
+	arrived, delivered := arrivals(north.nodes["gw"]), arrivals(north.pods["worker"])
+	send := func() { datagram(t, west.pods["worker"], "10.111.1.1:30080") } // the gateway's own address among the pods
 	for range 5 {
 		send()
 	}
-	require.Eventually(t, func() bool { return isolationDrops(t, hub)["north"] == 5 }, 10*time.Second, 100*time.Millisecond, "the gateway counts what it drops")
+	require.Eventually(t, func() bool { return isolationDrops(t, hub)["west"] == 5 }, 10*time.Second, 100*time.Millisecond, "the gateway counts what it drops")
 	reach(t, hub, "gw", north, "worker")
 	require.False(t, arrived())
-	gateway.Run("nft flush chain ip submariner-gateway-antispoof forward")
+	require.Eventually(t, func() bool { datagram(t, west.nodes["worker"], "172.18.1.11:30080"); return delivered() }, 10*time.Second, 100*time.Millisecond)
+	gateway.Run("nft flush chain ip submariner-gateway-antispoof forward; iptables -F SUBMARINER-GW-vxlantunnel")
+	north.nodes["gw"].Run("iptables -t raw -F PREROUTING")
+	arrived = arrivals(north.nodes["gw"])
 	require.Eventually(t, func() bool { send(); return arrived() }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
 }

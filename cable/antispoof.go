@@ -18,7 +18,8 @@ import (
 //   - packets that leave through a cable have a source in this cluster, and packets that arrive through
 //     a cable have a destination in this cluster: with globalnet, in its global networks;
 //   - nothing is forwarded to a cable except packets from the pod, Service and global networks of this cluster, whatever kube-proxy or the CNI would
-//     make of it, answers to connections from the other end, and a peer's echoes back to the peer. Nothing passes from one cable to another.
+//     make of it, what came for a node port or another address of a Service of this cluster, answers to connections from the other end, and a peer's
+//     echoes back to the peer. Nothing passes from one cable to another.
 func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
 	announced := c.Local.Global
 	if len(announced) == 0 {
@@ -30,6 +31,7 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 		Global:   set("", c.Local.Global).Members,
 		Usually:  set("", c.Local.Pods).Members,
 		Local:    set("", slices.Concat(c.Local.Pods, c.Local.Svcs, c.Local.Global)).Members, // another gateway hands over answers from Global
+		Nodes:    []string{dataplane.IntraDevice},
 		Clusters: c.clusters(links), Behind: c.behind(links),
 	}
 	if len(a.Global) > 0 {

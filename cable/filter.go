@@ -109,7 +109,9 @@ func (d cableDevice) input() (rules []string) {
 		rules = append(rules, fmt.Sprintf("%s-s %v -p icmp -j ACCEPT", in, p))
 	}
 	ours := fmt.Sprintf("-m set --match-set %s src -m set --match-set %s dst ", d.name(), setLocal)
-	rules = append(rules, in+"-p icmp -m icmp --icmp-type 8 "+ours+"-j ACCEPT", in+ours+"-j RETURN", in+"-j DROP")
+	rules = append(rules, in+"-p icmp -m icmp --icmp-type 8 "+ours+"-j ACCEPT", in+ours+"-j RETURN")
+	// Answers to the node's own connections whose source was translated to its address among the pods: it has been translated back.
+	rules = append(rules, in+fmt.Sprintf("-m set --match-set %s src -m conntrack --ctstate SNAT --ctdir REPLY -j RETURN", d.name()), in+"-j DROP")
 	if d.carrier != "" {
 		rules = append(rules, "-i "+d.carrier+" -j DROP")
 	}

@@ -12,7 +12,7 @@ import (
 // active gateway has failed, and then the connections that the active gateway has translated end anyway. Global networks do: a gateway can translate
 // a reply for another gateway in the midst of a TCP connection, but not the first reply.
 func (n Intra) sources(remote []netip.Prefix) dataplane.Sources {
-	s := dataplane.Sources{Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: remote}
+	s := dataplane.Sources{Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: remote, Node: n.PodIP}
 	if s.Masquerades = n.isGateway() && n.carriers() > 1 && n.elsewhere(); s.Masquerades {
 		s.Here = n.Self.Pods
 	}

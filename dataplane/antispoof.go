@@ -53,8 +53,11 @@ type Antispoof struct {
 	Usually []netip.Prefix
 	// Apart are devices between which nothing is forwarded. Where there is a Local, no connection is forwarded to them except from its networks:
 	// kube-proxy would otherwise send packets of others there, and translate their source later.
+	// A connection whose destination has been translated here is one that the cluster offers, such as a node port: it is forwarded with any source
+	// except those of other clusters, unless it comes from another node of this cluster, on a device of Nodes. Sources gives it one in Local.
 	Apart []string
 	Local []netip.Prefix
+	Nodes []string
 	// Global are networks to which nothing that arrives on a device of Apart or Between is forwarded: Globalnet has not translated it. Answers are
 	// forwarded from Apart to Between: another gateway of this cluster, whose device that is, has translated the connection.
 	Global  []netip.Prefix

@@ -96,6 +96,14 @@ func (a Antispoof) abroadRules(r *antispoofRules) {
 		r.jump(AntispoofSource, AntispoofAbroad, Match{IIF: d})
 	}
 	r.back(AntispoofAbroad, Match{Reply: true})
+	if len(a.Clusters) > 0 {
+		r.drop(AntispoofAbroad, Match{SAddrIn: AntispoofSetClusters})
+	}
+	offered := []Match{{Translated: true}}
+	for _, d := range a.Nodes {
+		offered = append(offered, Match{IIFNot: d})
+	}
+	r.back(AntispoofAbroad, offered...)
 	r.jump(AntispoofDestination, AntispoofAbroad)
 }
 

@@ -14,6 +14,7 @@ type Match struct {
 	OpensNot    bool         // the TCP packet opens no connection: it is no SYN without ACK
 	Pong        bool         // the answer to a ping
 	Reply       bool         // it answers the first packet of its connection
+	Translated  bool         // the destination of its connection has been translated here
 	Unasked     bool         // connection tracking knows no packet that this one answers
 	DAddr       netip.Prefix // network of the destination
 	DAddrIn     string       // set of the destination
@@ -95,6 +96,8 @@ func (m Match) String() string {
 		return "icmp type echo-reply"
 	case m.Reply:
 		return "ct direction reply"
+	case m.Translated:
+		return "ct status dnat"
 	case m.Unasked:
 		return "ct state invalid"
 	case m.DAddr.IsValid():

@@ -72,6 +72,13 @@ func TestAntispoofRules(t *testing.T) {
 			`forward iifname "a" jump apart`, `forward iifname "b*" jump apart`, `apart oifname "a" jump drop-source`, `apart oifname "b*" jump drop-source`,
 			"drop-source ip saddr @clusters drop", "drop-source drop",
 		}},
+		{"devices apart from all but local networks", dataplane.Antispoof{
+			Apart: []string{"a"}, Local: nets(1), Nodes: []string{"n"}, Clusters: []dataplane.ClusterNet{{Net: p("10.9.0.0/16"), Cluster: "c"}},
+		}, []string{
+			`forward ip saddr != 10.0.0.0/16 oifname "a" jump abroad`, `abroad iifname "a" jump drop-source`, "abroad ct direction reply return",
+			"abroad ip saddr @clusters drop", `abroad ct status dnat iifname != "n" return`, "abroad jump drop-destination",
+			"drop-source ip saddr @clusters drop", "drop-source drop", "drop-destination ip daddr @clusters drop", "drop-destination rt ip nexthop @clusters drop", "drop-destination drop",
+		}},
 		{"one device apart", dataplane.Antispoof{Apart: []string{"a"}}, []string{`forward iifname "a" oifname "a" jump drop-source`, "drop-source drop"}},
 		{"one device apart, with global networks", dataplane.Antispoof{Apart: []string{"a"}, Global: nets(1)}, []string{
 			`forward iifname "a" jump apart`, `apart oifname "a" jump drop-source`, "apart ip daddr 10.0.0.0/16 jump drop-source", "drop-source drop",

@@ -25,6 +25,11 @@ type Sources struct {
 	Masquerades bool
 	// Here is the network of the node's own pods, if it is known; the zero Prefix otherwise. What Masquerades does is not for them.
 	Here netip.Prefix
+	// Node is the source of other connections to Remote that belong to the node: of its own processes, and those whose destination has been
+	// translated here, such as a client's outside to a node port. It is the node's address among the pods; the zero Addr if it has none. Otherwise
+	// kube-proxy would give them the address of a device of ours, or leave the client's, and no answer would find this node.
+	// Connections from Remote do not get it: nothing passes from one cluster to another as if it were the node's.
+	Node netip.Addr
 }
 
 // PodDevices are names of devices that lead to a pod on the node itself: of Calico, of Cilium, and of the reference plugin ptp. A pod
@@ -33,10 +38,14 @@ var PodDevices = []string{"cali" + DeviceAny, "lxc" + DeviceAny, "veth" + Device
 
 // SourcesRule is a rule of Sources: what it matches, and whether it then translates the source to the node's address, or to itself.
 type SourcesRule struct {
-	Kind        string       // with the network, it identifies the rule
+	Kind        string       // with the network or the address, it identifies the rule
 	From, To    netip.Prefix // one of them is the zero Prefix, which stands for Remote
 	Masquerades bool         // only if the destination of the connection has been translated
 	NotOn       []string     // devices on which such packets do not leave
+	// Node is the source that connections to Remote get that do not come from there, if they are of a process of the node or, with Translated, if
+	// their destination has been translated here. From and To are the zero Prefix then.
+	Node       netip.Addr
+	Translated bool
 }
 
 // Kinds of SourcesRule.
@@ -45,10 +54,15 @@ const (
 	SourcesMasquerade = "masquerade"
 	SourcesFrom       = "from"
 	SourcesTo         = "to"
+	SourcesProcess    = "process"
+	SourcesClient     = "client"
 )
 
 // Comment identifies the rule.
 func (r SourcesRule) Comment() string {
+	if r.Node.IsValid() {
+		return r.Kind + " " + r.Node.String()
+	}
 	if r.From.IsValid() {
 		return r.Kind + " " + r.From.String()
 	}
@@ -70,11 +84,21 @@ func (s Sources) Rules() (rules []SourcesRule) {
 	for _, l := range s.Local {
 		rules = append(rules, SourcesRule{Kind: SourcesFrom, From: l}, SourcesRule{Kind: SourcesTo, To: l})
 	}
+	if s.Node.IsValid() {
+		rules = append(rules, SourcesRule{Kind: SourcesProcess, Node: s.Node}, SourcesRule{Kind: SourcesClient, Node: s.Node, Translated: true})
+	}
 	return rules
 }
 
 // String returns the rule in the notation of nft.
 func (r SourcesRule) String() string {
+	if r.Node.IsValid() {
+		of := "fib saddr type local"
+		if r.Translated {
+			of = "ct status dnat"
+		}
+		return fmt.Sprintf("ip saddr != @remote ip daddr @remote %s snat to %v", of, r.Node)
+	}
 	from, to, match, does := "@remote", "@remote", "", "snat to ip saddr"
 	if r.From.IsValid() {
 		from = r.From.String()
@@ -99,7 +123,7 @@ func (Sources) Needs() []Key { return nil }
 // Equal implements Object.
 func (s Sources) Equal(o Object) bool {
 	other, ok := o.(Sources)
-	return ok && s.Table == other.Table && s.Masquerades == other.Masquerades && s.Here == other.Here &&
+	return ok && s.Table == other.Table && s.Masquerades == other.Masquerades && s.Here == other.Here && s.Node == other.Node &&
 		slices.Equal(s.Local, other.Local) && slices.Equal(s.Remote, other.Remote)
 }
 

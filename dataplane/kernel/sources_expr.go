@@ -44,13 +44,26 @@ const ctDNAT = 1 << 5
 // sourcesExprs returns the expressions of a rule. remote is the set of networks of other clusters.
 func sourcesExprs(r dataplane.SourcesRule, remote *nftables.Set) (out []expr.Any) {
 	const reg = unix.NFT_REG_1
+	translated := []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATUS, Register: reg}, masked(ctDNAT, 0), &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: native(0)},
+	}
+	if r.Node.IsValid() {
+		out = append(lookupNot(srcOffset, remote), lookup(dstOffset, remote)...)
+		if r.Translated {
+			out = append(out, translated...)
+		} else {
+			out = append(out, &expr.Fib{Register: reg, ResultADDRTYPE: true, FlagSADDR: true},
+				&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: native(unix.RTN_LOCAL)})
+		}
+		return append(out, &expr.Immediate{Register: reg, Data: r.Node.AsSlice()}, snat)
+	}
 	if r.From.IsValid() {
 		out = append(within(srcOffset, r.From), lookup(dstOffset, remote)...)
 	} else {
 		out = append(lookup(srcOffset, remote), within(dstOffset, r.To)...)
 	}
 	if r.Masquerades {
-		out = append(out, &expr.Ct{Key: expr.CtKeySTATUS, Register: reg}, masked(ctDNAT, 0), &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: native(0)})
+		out = append(out, translated...)
 	}
 	for _, d := range r.NotOn {
 		out = append(out, &expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(d)})
@@ -61,8 +74,8 @@ func sourcesExprs(r dataplane.SourcesRule, remote *nftables.Set) (out []expr.Any
 	return append(out, keep...)
 }
 
+// snat translates the source to the address in the register.
+var snat = &expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: unix.NFT_REG_1}
+
 // keep translates the source to itself.
-var keep = []expr.Any{
-	load(srcOffset),
-	&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: unix.NFT_REG_1},
-}
+var keep = []expr.Any{load(srcOffset), snat}

@@ -58,6 +58,10 @@ func (s sources) read() (dataplane.Sources, error) {
 // noteSource notes in o what the comment of a rule tells.
 func noteSource(o *dataplane.Sources, comment string) {
 	kind, rest, _ := strings.Cut(comment, " ")
+	if kind == dataplane.SourcesProcess {
+		o.Node, _ = netip.ParseAddr(rest) // the zero Addr: no plan has it
+		return
+	}
 	p, err := netip.ParsePrefix(rest)
 	if err != nil {
 		return

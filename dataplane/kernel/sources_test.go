@@ -92,9 +92,15 @@ func TestSourcesMasquerade(t *testing.T) {
 	require.NotEqual(t, state(t, s), look(t, ns, h))
 	settle(t, ns, h, state(t, s))
 	require.Contains(t, rules(), rule)
-	s.Masquerades, s.Here = false, netip.Prefix{}
+	s.Masquerades, s.Here, s.Node = false, netip.Prefix{}, netip.MustParseAddr("10.0.3.1")
 	settle(t, ns, h, state(t, s))
 	require.NotContains(t, rules(), "masquerade")
+	require.Contains(t, rules(), "ip saddr != @remote ip daddr @remote fib saddr type local snat to 10.0.3.1")
+	require.Contains(t, rules(), "ip saddr != @remote ip daddr @remote ct status dnat snat to 10.0.3.1")
+	require.Equal(t, state(t, s), look(t, ns, h))
+	s.Node = netip.MustParseAddr("10.0.3.2")
+	require.NotEmpty(t, settle(t, ns, h, state(t, s)))
+	require.Equal(t, state(t, s), look(t, ns, h))
 	settle(t, ns, h, nil)
 	require.NotContains(t, ns.Run("nft list tables"), "submariner")
 }
