@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,10 +37,21 @@ const graceSeconds = 10
 // pod, and packets take the cables of the new pod once these have answered probes: without the pause, a cluster with two gateways may have no cable meanwhile.
 const settleSeconds = 5
 
+// routeAgentsAtOnce is the share of the route agents that a rollout replaces at a time. Packets do not pass through an agent, so a
+// rollout could replace all at once. But a node does not notice that a gateway has failed while its agent is replaced, hence only
+// half of the nodes. An agent on a node that is not Ready counts as one that is being replaced, for as long as the node is not
+// Ready: with more than half, rounded up, one such node of two does not stop the rollout, nor do two of five.
+const routeAgentsAtOnce = "51%"
+
 // gateway returns the DaemonSet of the gateway nodes. A person has chosen these nodes by
 // labelling them, so by default its pods tolerate every taint.
-func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
+//
+// A rollout replaces one gateway at a time, so that the others carry the traffic meanwhile. broken
+// gateways, whose nodes are not Ready, count as gateways that are being replaced and are no reason to
+// wait.
+func gateway(sub *v1alpha1.Submariner, broken int) *appsv1.DaemonSet {
 	ds := daemonSet(GatewayName, Image(sub, gatewayComponent), dataplane.GatewayMetricsPort, dataplane.GatewayProbePort)
+	ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt(1 + broken))
 	ds.Spec.MinReadySeconds = settleSeconds
 	pod := &ds.Spec.Template.Spec
 	pod.NodeSelector = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
@@ -59,6 +71,7 @@ func gateway(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 // routeAgent returns the DaemonSet of all nodes. Its pods mount no Secret.
 func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
 	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort, dataplane.RouteProbePort)
+	ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.FromString(routeAgentsAtOnce))
 	c := &ds.Spec.Template.Spec.Containers[0]
 	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)"}
 	limitMemory(c, RouteAgentMemory)
@@ -73,14 +86,13 @@ func limitMemory(c *corev1.Container, limit int64) {
 
 // daemonSet returns the common part of both DaemonSets.
 func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
-	one := intstr.FromInt32(1)
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours(name)},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
 				Type:          appsv1.RollingUpdateDaemonSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one},
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{},
 			},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: ours(name)},
@@ -90,10 +102,13 @@ func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 					EnableServiceLinks:            new(false), // no environment variables of Services
 					HostNetwork:                   true,
 					DNSPolicy:                     corev1.DNSDefault, // the node's: the cluster's DNS may be the fault
-					PriorityClassName:             "system-node-critical",
+					PriorityClassName:             nodeCritical,
 					TerminationGracePeriodSeconds: new(int64(graceSeconds)),
-					Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					Affinity:                      SuitedNodes(),
+					Tolerations:                   slices.Clone(everyTaint),
 					SecurityContext: &corev1.PodSecurityContext{
+						// On nodes with SELinux, a container of another type may not write the lock of iptables. Other nodes ignore the type.
+						SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"},
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []corev1.Container{container(name, image, metrics, probes)},

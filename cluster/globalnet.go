@@ -33,8 +33,11 @@ const GlobalnetMemory = 512 << 20
 const GlobalnetGC = 25
 
 // Everything returns all objects that any cluster may hold, as Render does: settings matter only for their names.
-func Everything() ([]client.Object, error) {
-	return Render(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/8"}})
+func Everything() ([]client.Object, error) { return Platform{}.Everything() }
+
+// Everything returns all objects that a cluster on p may hold.
+func (p Platform) Everything() ([]client.Object, error) {
+	return p.Render(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/8"}})
 }
 
 // ServiceExports returns the CRD of the Multi-Cluster Services API. A cluster may have it from others, who keep it.
@@ -48,13 +51,13 @@ func ServiceExports() (*apiextensionsv1.CustomResourceDefinition, error) {
 }
 
 // globalnet returns what a cluster with a global network holds in addition.
-func globalnet(sub *v1alpha1.Submariner) ([]client.Object, error) {
+func globalnet(sub *v1alpha1.Submariner, p Platform) ([]client.Object, error) {
 	export, err := ServiceExports()
 	if err != nil {
 		return nil, err
 	}
 	memory := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GlobalnetMemory, Namespace: Namespace, Labels: ours("")}}
-	out := slices.Concat([]client.Object{export, memory}, annotationPolicy(), account(GlobalnetName, globalnetRules(), globalnetClusterRules()))
+	out := slices.Concat([]client.Object{export, memory}, annotationPolicy(), account(GlobalnetName, append(globalnetRules(), p.Use(SCCNonRoot)...), globalnetClusterRules()))
 	return append(out, globalnetAgent(sub)), nil
 }
 
@@ -88,8 +91,8 @@ func globalnetClusterRules() []rbacv1.PolicyRule {
 }
 
 // globalnetAgent returns the Deployment of the agent that allocates global addresses. It needs neither the
-// network of its node nor any capability. Its pod may run on any node: without it the traffic continues, but
-// nobody gets a new address.
+// network of its node nor any capability. Its pod may run on any node, whatever its taints: without it the traffic
+// continues, but nobody gets a new address.
 func globalnetAgent(sub *v1alpha1.Submariner) *appsv1.Deployment {
 	const metrics, probes = dataplane.GlobalnetMetricsPort, dataplane.GlobalnetProbePort
 	probe := func(path string, period, failures int32) *corev1.Probe {
@@ -119,7 +122,7 @@ func globalnetAgent(sub *v1alpha1.Submariner) *appsv1.Deployment {
 	}
 	limitMemory(&c, GlobalnetMemory)
 	c.Env = append(c.Env, corev1.EnvVar{Name: "GOGC", Value: strconv.Itoa(GlobalnetGC)})
-	return &appsv1.Deployment{
+	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: GlobalnetName, Namespace: Namespace, Labels: ours(GlobalnetName)},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)),
@@ -129,14 +132,15 @@ func globalnetAgent(sub *v1alpha1.Submariner) *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: ours(GlobalnetName)},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: GlobalnetName, AutomountServiceAccountToken: new(true), EnableServiceLinks: new(false),
-					PriorityClassName: "system-cluster-critical", TerminationGracePeriodSeconds: new(int64(graceSeconds)),
-					Tolerations:     sub.Spec.Tolerations,
+					PriorityClassName: clusterCritical, TerminationGracePeriodSeconds: new(int64(graceSeconds)),
 					SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 					Containers:      []corev1.Container{c},
 				},
 			},
 		},
 	}
+	PlaceDeployment(&d.Spec.Template)
+	return d
 }
 
 // annotationPolicy returns the policy of the globalnet agent, which annotates pods and Services by writing their statuses: it may change nothing

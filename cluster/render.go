@@ -12,15 +12,18 @@ import (
 	"subctl/broker/exchange"
 )
 
+// Render returns the objects of a plain cluster that is joined as sub describes: see Platform.Render.
+func Render(sub *v1alpha1.Submariner) ([]client.Object, error) { return Platform{}.Render(sub) }
+
 // Render returns all objects of a cluster that is joined as sub describes, except the
-// Secrets (see Secrets), in an order in which they can be created. It depends only on sub.
+// Secrets (see Secrets), in an order in which they can be created. It depends only on sub and p.
 // It fails only if the embedded CRDs are broken.
-func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
+func (p Platform) Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	defs, err := crds.All()
 	if err != nil {
 		return nil, err
 	}
-	out := []client.Object{namespace()}
+	out := []client.Object{namespace(), CriticalPods(Namespace)}
 	for _, def := range defs {
 		def.Labels = merged(def.Labels, ours(""))
 		out = append(out, def)
@@ -33,25 +36,28 @@ func Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	if sub.Spec.GlobalCIDR != "" {
 		translated = slices.Concat(nodeRules, translationRules)
 	}
-	out = append(out, account(GatewayName, gatewayRules(), translated)...)
-	out = append(out, account(RouteAgentName, routeAgentRules(), nodeRules)...)
+	out = append(out, account(GatewayName, append(gatewayRules(), p.Use(SCCPrivileged)...), translated)...)
+	out = append(out, account(RouteAgentName, append(routeAgentRules(), p.Use(SCCPrivileged)...), nodeRules)...)
 	out = append(out, agentPolicies(sub.Spec.ClusterID)...)
 	out = append(out, labelPolicy(exchange.Kinds())...)
 	out = append(out, nodePolicy()...)
 	memory := exchange.NewMemory(Namespace)
 	memory.Labels = ours("")
-	out = append(out, memory, submariner(sub), routeAgent(sub), gateway(sub))
+	out = append(out, memory, submariner(sub), routeAgent(sub), gateway(sub, p.BrokenGateways))
 	if sub.Spec.GlobalCIDR == "" {
 		return out, nil
 	}
-	global, err := globalnet(sub)
+	global, err := globalnet(sub, p)
 	return append(out, global...), err
 }
 
-// namespace returns the namespace, in which pods may use the network of their node.
+// namespace returns the namespace, in which pods may use the network of their node. The API server
+// neither warns of such pods nor logs them, whatever its defaults are.
 func namespace() *corev1.Namespace {
 	labels := ours("")
-	labels["pod-security.kubernetes.io/enforce"] = "privileged"
+	for _, mode := range []string{"enforce", "audit", "warn"} {
+		labels["pod-security.kubernetes.io/"+mode] = "privileged"
+	}
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: labels}}
 }
 

@@ -10,37 +10,24 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// nobody is the ID of the user and the group without rights.
-const nobody = 65534
-
-// Trial returns a pod that runs "subctl version" on a node, in the image of the gateways of
-// sub, and then ends: it shows whether the node can pull and run the image. The pod has no rights.
+// Trial returns a pod that runs "subctl version" on a node, and then ends. Otherwise it is the pod of a
+// gateway of sub, with everything that an API server or a kubelet can reject: image, ServiceAccount, priority class, limits,
+// network of the node, capabilities, volumes. If it ends well, the pod of a gateway can be created and started there.
+//
+// It differs in three ways. Its labels are not those by which the DaemonSet finds its pods. It has no
+// ports, because on the node the gateway that is to be replaced uses them. And it is assigned to its node, not scheduled.
 func Trial(sub *v1alpha1.Submariner, node string) *corev1.Pod {
-	image := GatewayImage(sub)
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      fmt.Sprintf("submariner-image-trial-%x", sha256.Sum256([]byte(node+" "+image)))[:40],
-			Namespace: Namespace, Labels: ours(""),
-		},
-		Spec: corev1.PodSpec{
-			NodeName: node, RestartPolicy: corev1.RestartPolicyNever,
-			ServiceAccountName: GatewayName, AutomountServiceAccountToken: new(false), // has the pull secrets of the gateways
-			TerminationGracePeriodSeconds: new(int64(0)), EnableServiceLinks: new(false),
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: new(true), RunAsUser: new(int64(nobody)), RunAsGroup: new(int64(nobody)),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers: []corev1.Container{{
-				Name: "subctl", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
-				Command: []string{"subctl", "version"},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
-			}},
-		},
+	template := gateway(sub, 0).Spec.Template
+	name := fmt.Sprintf("submariner-image-trial-%x", sha256.Sum256([]byte(node+" "+GatewayImage(sub))))[:40]
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours("")},
+		Spec:       template.Spec,
 	}
+	pod.Spec.NodeName, pod.Spec.RestartPolicy = node, corev1.RestartPolicyNever
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(0))
+	c := &pod.Spec.Containers[0]
+	c.Args, c.Ports = []string{"version"}, nil
+	return pod
 }
 
 // GatewayImage returns the image of the gateway agents.

@@ -205,7 +205,7 @@ func newExampleWorld(t *testing.T) exampleWorld {
 		})))
 		createExportable(t, w.clients[name])
 		for _, node := range []string{"gw-1", "gw-2"} {
-			require.NoError(t, w.clients[name].Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}))
+			require.NoError(t, w.clients[name].Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelOSStable: "linux"}}}))
 		}
 	}
 	t.Chdir(t.TempDir())

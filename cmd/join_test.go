@@ -73,7 +73,7 @@ func (w *joinWorld) invite(t *testing.T, ttl time.Duration) string {
 // node makes a Ready node with a pod network.
 func (w *joinWorld) node(t *testing.T, name, cidr string) {
 	t.Helper()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}}
 	require.NoError(t, w.memberC.Create(t.Context(), n))
 	was := n.DeepCopy()
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.89.1." + name[1:]}}
@@ -264,7 +264,7 @@ func (w *joinWorld) reserves(t *testing.T) {
 	}
 	made = append(made, copied(cablePolicy("theirs.east.default", " |  | ipsec"), "east", "default"))
 	for i := 3; i < 8; i++ {
-		made = append(made, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}})
+		made = append(made, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{corev1.LabelOSStable: "linux", submarinerv1.GatewayNodeLabel: "true"}}})
 	}
 	for _, o := range made {
 		require.NoError(t, w.memberC.Create(t.Context(), o))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"subctl/cluster"
 	"subctl/internal/cli"
 	"subctl/internal/printer"
 	"subctl/sdewan/install"
@@ -62,11 +63,14 @@ func newSdewanInstall(g *globals) *cobra.Command {
 }
 
 func (o *sdewanInstall) run(ctx context.Context) error {
-	objects, err := install.Render(o.options)
+	side, err := o.MemberSide(ctx)
 	if err != nil {
 		return err
 	}
-	side, err := o.MemberSide(ctx)
+	if o.options.Platform.SCC, err = cluster.HasSCC(side); err != nil {
+		return err
+	}
+	objects, err := install.Render(o.options)
 	if err != nil {
 		return err
 	}

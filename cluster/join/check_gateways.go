@@ -14,8 +14,8 @@ import (
 	"subctl/internal/words"
 )
 
-// checkGateways refuses a cluster without a gateway, and warns of gateways that are not
-// Ready, and of a single gateway where several are to be active.
+// checkGateways refuses a cluster without a gateway, and warns of a single gateway where several
+// are to be active. checkNodes warns of gateways that are not Ready.
 func checkGateways(r request) ([]string, error) {
 	choice, notes, err := r.gateways()
 	if n := len(choice) + len(labelled(r.member.Nodes)); err == nil && r.MultiActiveGateway && n < 2 {
@@ -39,7 +39,7 @@ func (r request) anotherGateway(choice []string) string {
 	case len(others) == 0:
 		return "the cluster has no other node: when it has, join again with --gateways 2"
 	case len(plain)+len(control) == 0:
-		return "none of the other nodes is Ready, schedulable and Linux: when one is, join again with --gateways 2"
+		return "none of the other nodes is Ready, schedulable, Linux and not virtual: when one is, join again with --gateways 2"
 	case len(r.GatewayNodes) > 0:
 		return "name more nodes with --gateway-nodes"
 	case !r.LabelGateway:
@@ -51,17 +51,12 @@ func (r request) anotherGateway(choice []string) string {
 // gateways returns the nodes to label as gateways, and notes for the user. It chooses the
 // nodes that the user named. If none are named, it chooses as many as are missing: see spread.
 func (r request) gateways() (choice, notes []string, err error) {
-	nodes := slices.Clone(r.member.Nodes)
-	slices.SortFunc(nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	nodes := sortedNodes(r.member.Nodes)
 	if len(r.GatewayNodes) > 0 {
-		return namedGateways(nodes, r.GatewayNodes)
+		choice, err = namedGateways(nodes, r.GatewayNodes)
+		return choice, nil, err
 	}
 	there := labelled(nodes)
-	for _, n := range there {
-		if !cluster.IsReady(n) {
-			notes = append(notes, fmt.Sprintf("gateway node %s is not Ready", n.Name))
-		}
-	}
 	missing := max(r.Gateways, 1) - len(there)
 	switch {
 	case missing < 0 && r.Gateways > 0:
@@ -86,7 +81,7 @@ func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes [
 	case r.Gateways == 0 && all == 0:
 		return nil, nil, errors.New("no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes")
 	case missing > all:
-		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s, and %d of the other nodes can become gateways: the rest is not Ready, not schedulable, or not Linux; "+
+		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s, and %d of the other nodes can become gateways: the rest is not Ready, not schedulable, not Linux, or virtual; "+
 			"specify fewer, or name nodes with --gateway-nodes", r.Gateways, words.Count(len(there), "gateway node"), all)
 	}
 	var texts []string
@@ -134,14 +129,15 @@ func spread(there, plain, control []corev1.Node, n int) (choice []corev1.Node) {
 	return choice
 }
 
+// labelled returns the nodes that are gateways: those with the label that can run our pods.
 func labelled(nodes []corev1.Node) []corev1.Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !cluster.IsGateway(n) })
+	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !cluster.IsGateway(n) || cluster.Unsuited(n) != "" })
 }
 
 // zone returns the zone of a node; empty if it has none. All nodes without a zone are in one.
 func zone(n corev1.Node) string { return n.Labels[corev1.LabelTopologyZone] }
 
-func namedGateways(nodes []corev1.Node, named []string) (choice, notes []string, err error) {
+func namedGateways(nodes []corev1.Node, named []string) (choice []string, err error) {
 	var errs []error
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {
 		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == name })
@@ -152,21 +148,19 @@ func namedGateways(nodes []corev1.Node, named []string) (choice, notes []string,
 				all = append(all, n.Name)
 			}
 			errs = append(errs, fmt.Errorf("--gateway-nodes: there is no node %q: the cluster has %s", name, words.List(all)))
+		case cluster.Unsuited(nodes[i]) != "":
+			errs = append(errs, fmt.Errorf("--gateway-nodes: no agent runs on node %q, which %s: specify another one", name, cluster.Unsuited(nodes[i])))
 		case !cluster.IsGateway(nodes[i]):
 			choice = append(choice, name)
 		}
-		if i >= 0 && !cluster.IsReady(nodes[i]) {
-			notes = append(notes, fmt.Sprintf("gateway node %s is not Ready", name))
-		}
 	}
-	return choice, notes, errors.Join(errs...)
+	return choice, errors.Join(errs...)
 }
 
 // suitable returns the nodes that can become gateways: nodes of the control plane, and other nodes.
 func suitable(nodes []corev1.Node) (plain, control []corev1.Node) {
 	for _, n := range nodes {
-		os := n.Labels[corev1.LabelOSStable]
-		if !cluster.IsReady(n) || n.Spec.Unschedulable || (os != "" && os != "linux") || cluster.IsGateway(n) {
+		if !cluster.IsReady(n) || n.Spec.Unschedulable || cluster.Unsuited(n) != "" || cluster.IsGateway(n) {
 			continue
 		}
 		_, isControl := n.Labels["node-role.kubernetes.io/control-plane"]

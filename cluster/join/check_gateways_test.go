@@ -162,7 +162,7 @@ func TestAnotherGateway(t *testing.T) {
 		{"one is asked for", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) { s.Gateways = 1 }, label + ", or specify --gateways 2 or more"},
 		{"one node", []corev1.Node{in("", "a")}, func(*situation) {}, "the cluster has no other node: when it has, join again with --gateways 2"},
 		{"one node, a gateway", []corev1.Node{in("", "a", gateway)}, func(*situation) {}, "the cluster has no other node: when it has, join again with --gateways 2"},
-		{"no other node is suitable", []corev1.Node{in("", "a"), cordoned}, func(*situation) {}, "none of the other nodes is Ready, schedulable and Linux: when one is, join again with --gateways 2"},
+		{"no other node is suitable", []corev1.Node{in("", "a"), cordoned}, func(*situation) {}, "none of the other nodes is Ready, schedulable, Linux and not virtual: when one is, join again with --gateways 2"},
 		{"a node is named", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) { s.GatewayNodes = []string{"b"} }, "name more nodes with --gateway-nodes"},
 		{"join labels no node", []corev1.Node{in("", "a", gateway), in("", "b")}, func(s *situation) { s.LabelGateway = false }, label},
 		{"invited with one", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) {

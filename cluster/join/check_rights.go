@@ -23,8 +23,8 @@ func checkRights(r request) ([]string, error) {
 
 // deniedRights returns the rights that the user lacks to join, and the further ones that the user lacks if the cluster gets
 // a global network.
-func deniedRights(ctx context.Context, s cluster.Side) (always, global []kube.Right, err error) {
-	everything, err := cluster.Everything()
+func deniedRights(ctx context.Context, s cluster.Side, p cluster.Platform) (always, global []kube.Right, err error) {
+	everything, err := p.Everything()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +32,7 @@ func deniedRights(ctx context.Context, s cluster.Side) (always, global []kube.Ri
 	if err != nil || len(all) == 0 {
 		return nil, nil, err
 	}
-	objs, err := cluster.Render(&v1alpha1.Submariner{})
+	objs, err := p.Render(&v1alpha1.Submariner{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,7 +26,7 @@ type check func(request) (warnings []string, err error)
 var (
 	firstChecks = []check{checkOptions, checkVersions, checkRights, checkBroker}
 	checks      = []check{
-		checkIdentity, checkTrust, checkInvitation, checkClusterSets, checkNetworks, checkGateways, checkNodeLabels, checkGlobalnet, checkDriver, checkCables, checkNAT, checkConfigMap, checkAddress, checkImage,
+		checkIdentity, checkTrust, checkInvitation, checkClusterSets, checkNetworks, checkGateways, checkNodes, checkNodeLabels, checkGlobalnet, checkDriver, checkCables, checkNAT, checkConfigMap, checkAddress, checkImage,
 	}
 )
 

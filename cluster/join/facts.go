@@ -36,7 +36,9 @@ type Facts struct {
 	// GlobalnetDenied are the rights that the user lacks in addition if the cluster gets a global network.
 	GlobalnetDenied []kube.Right
 	Nodes           []corev1.Node
-	Network         networks.Discovered
+	// Platform is what the objects to install depend on; its BrokenGateways are not known yet.
+	Platform cluster.Platform
+	Network  networks.Discovered
 	// Submariner describes how the cluster has joined; nil if it has not. Its clustersets are those in which the
 	// cluster is now. Alone reports that there are none.
 	Submariner *v1alpha1.Submariner
@@ -57,7 +59,10 @@ type Facts struct {
 func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 	f := &Facts{URL: s.URL, Version: s.Version}
 	var err error
-	if f.Denied, f.GlobalnetDenied, err = deniedRights(ctx, s); err != nil {
+	if f.Platform.SCC, err = cluster.HasSCC(s); err != nil {
+		return nil, err
+	}
+	if f.Denied, f.GlobalnetDenied, err = deniedRights(ctx, s, f.Platform); err != nil {
 		return nil, err
 	}
 	if len(f.Denied) > 0 {

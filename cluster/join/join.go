@@ -219,7 +219,7 @@ func (p *Plan) Objects(secrets []client.Object, public, grant string) ([]client.
 	sub := p.Submariner.DeepCopy()
 	metav1.SetMetaDataAnnotation(&sub.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
 	metav1.SetMetaDataAnnotation(&sub.ObjectMeta, submarinerv1.GrantAnnotation, grant)
-	objs, err := cluster.Render(sub)
+	objs, err := p.Platform.Render(sub)
 	if err != nil {
 		return nil, err
 	}

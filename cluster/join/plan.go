@@ -31,6 +31,8 @@ type Plan struct {
 	Submariner *v1alpha1.Submariner
 	// UID distinguishes this cluster from other clusters that claim its ID.
 	UID string
+	// Platform is what the objects depend on besides Submariner.
+	Platform cluster.Platform
 	// Reservation determines how many objects the cluster gets on the broker.
 	Reservation broker.Reservation
 	// Gateways are the nodes to label as gateways, sorted.
@@ -94,6 +96,8 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 		OthersNamespace: f.Namespace != nil && !cluster.IsOurs(f.Namespace.Labels),
 	}
 	p.Gateways, _, _ = r.gateways() // the checks have passed
+	p.Platform = f.Platform
+	p.Platform.BrokenGateways = brokenGateways(f.Nodes, p.Gateways)
 	p.Reservation = r.reservation()
 	pods, _, _ := r.pods()
 	services, _, _ := r.services()

@@ -341,7 +341,7 @@ func TestPlanWarns(t *testing.T) {
 	require.Equal(t, []string{
 		"the network plugin needs a setting",
 		"--clustercidr 10.111.0.0/17 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm)",
-		"gateway node n1 is not Ready",
+		"not waiting for the agents of these nodes:\n  not Ready: n1 (a gateway): their agents start, or are replaced, when the nodes are Ready",
 		"the image of the agents, localhost/subctl:devel, is in no registry: nodes that do not have it cannot pull it; push it to a registry and specify it with --image",
 	}, p.Warnings)
 

@@ -157,7 +157,7 @@ func TestUninstall(t *testing.T) {
 	n1, n2 := &corev1.Node{}, &corev1.Node{}
 	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n1"}, n1))
 	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n2"}, n2))
-	require.Equal(t, map[string]string{"example.com/zone": "a"}, n1.Labels)
+	require.Equal(t, map[string]string{"example.com/zone": "a", corev1.LabelOSStable: "linux"}, n1.Labels)
 	require.Equal(t, map[string]string{"example.com/rack": "7"}, n1.Annotations)
 	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50"}, n2.Annotations, "the drain ends, and the weight is the user's")
 	require.Equal(t, "true", n2.Labels[submarinerv1.GatewayNodeLabel], "a person set it")
@@ -232,7 +232,7 @@ func TestUninstallWaitsForTheNodes(t *testing.T) {
 		"repair them and run the same command again, or continue with --force=nodes")
 	r := j.remains(t)
 	require.NotNil(t, r.Submariner.DeletionTimestamp)
-	require.Len(t, r.Namespaced, 13, "the agents must still be there")
+	require.Len(t, r.Namespaced, 14, "the agents must still be there")
 
 	j.clean(t, j.c) // repaired
 	require.NoError(t, j.uninstall(t))
@@ -249,7 +249,7 @@ func TestUninstallInterrupted(t *testing.T) {
 	err := j.uninstallUntil(ctx, t, uninstall.Obstacles()...)
 	require.ErrorContains(t, err, "waiting for the agents to clean the nodes: interrupted:\n  node n1: the route agent has not reported that it is clean\n")
 	require.ErrorContains(t, err, "run the same command again")
-	require.Len(t, j.remains(t).Namespaced, 13, "the agents must still be there")
+	require.Len(t, j.remains(t).Namespaced, 14, "the agents must still be there")
 }
 
 func TestUninstallByForce(t *testing.T) {
@@ -396,7 +396,7 @@ func TestUninstallWithANodeDown(t *testing.T) {
 	j := newJoined(t)
 	j.agents = false
 	j.clean(t, j.c)
-	down := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}}
+	down := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	require.NoError(t, j.c.Create(t.Context(), down))
 	require.NoError(t, j.c.Create(t.Context(), &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")}))
 	require.EqualError(t, j.uninstall(t), "nodes that were not Ready may still have devices, routes and rules of this cluster's agents: restart n3")

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"subctl/cluster"
 	"subctl/sdewan"
 )
 
@@ -43,7 +44,7 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 	if c.FlowTable {
 		args = append(args, "--flow-table")
 	}
-	return &appsv1.Deployment{
+	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Namespace: c.Namespace, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &c.Replicas,
@@ -99,7 +100,9 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 				},
 			},
 		},
-	}, nil
+	}
+	cluster.PlaceDeployment(&d.Spec.Template)
+	return d, nil
 }
 
 // strategy replaces all pods at once if one of them has a fixed address.

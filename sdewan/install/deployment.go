@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"subctl/cluster"
 )
 
 // Ports of the pods. Nothing on a node uses them.
@@ -30,7 +32,7 @@ func (c component) deployment(o Options) *appsv1.Deployment {
 			PeriodSeconds: 5, FailureThreshold: failures, TimeoutSeconds: 3,
 		}
 	}
-	return &appsv1.Deployment{
+	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: Namespace, Labels: app(c.name)},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &o.Replicas,
@@ -70,6 +72,8 @@ func (c component) deployment(o Options) *appsv1.Deployment {
 			},
 		},
 	}
+	cluster.PlaceDeployment(&d.Spec.Template)
+	return d
 }
 
 func (c component) ports() []corev1.ContainerPort {

@@ -34,7 +34,8 @@ const (
 // Options describe an installation.
 type Options struct {
 	Image    string // empty means the image of this version
-	Replicas int32  // of the controller, of which one works and the others stand by, and of the webhooks, which all serve
+	Platform cluster.Platform
+	Replicas int32 // of the controller, of which one works and the others stand by, and of the webhooks, which all serve
 }
 
 // Validate returns all mistakes.
@@ -76,7 +77,7 @@ func Render(o Options) ([]client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []client.Object{namespace()}
+	out := []client.Object{namespace(), cluster.CriticalPods(Namespace)}
 	for _, def := range defs {
 		out = append(out, def)
 	}
@@ -84,7 +85,7 @@ func Render(o Options) ([]client.Object, error) {
 		out = append(out, role)
 	}
 	for _, c := range components() {
-		out = append(out, c.account()...)
+		out = append(out, c.account(o.Platform)...)
 		out = append(out, c.deployment(o))
 	}
 	out = append(out, service(), webhook.Configuration(WebhookOptions()))

@@ -1,11 +1,14 @@
 package install
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/cluster"
 	"subctl/sdewan/controller"
 	"subctl/sdewan/webhook"
 )
@@ -39,13 +42,13 @@ func components() []component {
 }
 
 // account returns the ServiceAccount of a component and its rights. Only pods that ask for the token mount it.
-func (c component) account() []client.Object {
+func (c component) account(p cluster.Platform) []client.Object {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: c.name, Namespace: Namespace}}
 	local := metav1.ObjectMeta{Name: c.name, Namespace: Namespace}
 	global := metav1.ObjectMeta{Name: c.name}
 	return []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: local, AutomountServiceAccountToken: new(false)},
-		&rbacv1.Role{ObjectMeta: local, Rules: c.local},
+		&rbacv1.Role{ObjectMeta: local, Rules: slices.Concat(c.local, p.Use(cluster.SCCNonRoot))},
 		&rbacv1.RoleBinding{
 			ObjectMeta: local, Subjects: subjects,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: c.name},
