@@ -145,7 +145,7 @@ func get[T client.Object](t *testing.T, w *world, o T, name string) T {
 func TestActiveGatewayPublishesAndConnects(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
-	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "ip route replace 10.112.0.0/16 table 100")
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "ip route replace 10.112.0.0/16 table 170171100")
 	require.NoError(t, w.Ready(nil))
 
 	e := get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")

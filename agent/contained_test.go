@@ -97,7 +97,7 @@ func TestFailureOfOneCable(t *testing.T) {
 	t.Run("other pairs change", func(t *testing.T) {
 		require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Endpoint{}, "west-"+westCable)))
 		w.run(t)
-		require.NotContains(t, w.holds(t, dataplane.GatewayOwner), "10.112.0.0/16 table 100 nhid")
+		require.NotContains(t, w.holds(t, dataplane.GatewayOwner), "10.112.0.0/16 table 170171100 nhid")
 		require.Equal(t, submarinerv1.ConnectionError, w.to(t, "north").Status)
 	})
 	t.Run("the cause is gone", func(t *testing.T) {

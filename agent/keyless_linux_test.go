@@ -84,7 +84,7 @@ func TestRestartWithoutKeys(t *testing.T) {
 	for range 2 {
 		east.passOf(t, "gw", west)
 	}
-	require.NotContains(t, gw.Run("ip route show table 100"), "dev "+dataplane.VXLANWireGuardDevice)
+	require.NotContains(t, gw.Run("ip route show table 170171100"), "dev "+dataplane.VXLANWireGuardDevice)
 	time.Sleep(500 * time.Millisecond)
 	gw.Run("nft delete table ip cut")
 	settle(func() { east.passOf(t, "gw", west) })

@@ -32,9 +32,9 @@ func TestWithoutNextHopObjects(t *testing.T) {
 	all()
 	require.Empty(t, west.nodes["gw"].Run("ip nexthop"))
 	toWorker := func() int {
-		return strings.Count(east.nodes["worker"].Run("ip route show table 150"), "nexthop via")
+		return strings.Count(east.nodes["worker"].Run("ip route show table 170171150"), "nexthop via")
 	}
-	require.NotZero(t, strings.Count(west.nodes["gw"].Run("ip route show table 100"), "nexthop via"), "several next hops")
+	require.NotZero(t, strings.Count(west.nodes["gw"].Run("ip route show table 170171100"), "nexthop via"), "several next hops")
 	both := toWorker()
 	require.NotZero(t, both)
 
@@ -42,12 +42,12 @@ func TestWithoutNextHopObjects(t *testing.T) {
 	west.health["gw"] = map[string]mesh.Health{east.cableOf(1) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError}}
 	sync()
 	require.Zero(t, sync())
-	require.Zero(t, strings.Count(west.nodes["gw"].Run("ip route show table 100"), "nexthop via"))
+	require.Zero(t, strings.Count(west.nodes["gw"].Run("ip route show table 170171100"), "nexthop via"))
 	require.Less(t, toWorker(), both)
 	all()
 
 	t.Log("routes that somebody has changed")
-	west.nodes["gw"].Run("ip route show table 100 | grep -v blackhole | while read dst rest; do ip route del table 100 $dst; done")
+	west.nodes["gw"].Run("ip route show table 170171100 | grep -v blackhole | while read dst rest; do ip route del table 170171100 $dst; done")
 	require.NotZero(t, sync())
 	require.Zero(t, sync())
 	reach(t, west, "worker", east, "worker")

@@ -21,7 +21,7 @@ import (
 
 const (
 	westCable = "submariner-cable-west-10-89-2-11"
-	overVXLAN = "table 100 nhid 535382446 src 10.111.1.1 mtu 1450"
+	overVXLAN = "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1450"
 )
 
 // gateway is the gateway agent of two-clusters.
@@ -262,9 +262,9 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 }
 
 // dropsWest is what a gateway holds that has no cable to cluster west.
-const dropsWest = `ip route replace blackhole 10.102.0.0/16 table 100 metric 1073741824
-ip route replace blackhole 10.112.0.0/16 table 100 metric 1073741824
-ip rule add pref 100 lookup 100
+const dropsWest = `ip route replace blackhole 10.102.0.0/16 table 170171100 metric 1073741824
+ip route replace blackhole 10.112.0.0/16 table 170171100 metric 1073741824
+ip rule add pref 100 lookup 170171100 suppress_prefixlength 0
 `
 
 // Who never had a choice that can be understood offers nothing, rather than something
@@ -299,7 +299,7 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 			worker.run(t)
 			cables, routes := w.holds(t, dataplane.GatewayOwner), worker.holds(t, dataplane.RouteOwner)
 			require.Contains(t, cables, "dev subvx-2000")
-			require.Contains(t, routes, "10.112.0.0/16 table 150 nhid 788529152 src 10.111.2.1 mtu 1300")
+			require.Contains(t, routes, "10.112.0.0/16 table 170171150 nhid 788529152 src 10.111.2.1 mtu 1300")
 			events := &recorder{}
 			w.events = events
 

@@ -50,7 +50,7 @@ func TestToyRole(t *testing.T) {
 	w := newWorld(t, toy(), "two-clusters")
 	w.standing = active("gw")
 	w.run(t)
-	want := "ip route replace blackhole 10.77.0.0/16 table 150"
+	want := "ip route replace blackhole 10.77.0.0/16 table 170171150"
 	require.Contains(t, w.holds(t, dataplane.RouteOwner), want)
 	var n corev1.Node
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: "gw"}, &n))

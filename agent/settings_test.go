@@ -68,7 +68,7 @@ func TestCableConfig(t *testing.T) {
 	w.configured(t)
 	w.config(t, "mtu: 1400")
 	w.run(t)
-	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "table 100 nhid 535382446 src 10.111.1.1 mtu 1400")
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1400")
 	require.Equal(t, metav1.ConditionTrue, w.configCondition(t).Status)
 	require.Empty(t, events.got)
 
@@ -76,7 +76,7 @@ func TestCableConfig(t *testing.T) {
 		`line 1: mtu "70000": it must be a whole number from 576 to 65535`
 	w.config(t, "mtu: 70000")
 	w.run(t)
-	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "table 100 nhid 535382446 src 10.111.1.1 mtu 1400")
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1400")
 	c := w.configCondition(t)
 	require.Equal(t, metav1.ConditionFalse, c.Status)
 	require.Equal(t, why, c.Message)
@@ -86,16 +86,16 @@ func TestCableConfig(t *testing.T) {
 	next := newWorld(t, mesh.Gateway(), "alone") // another agent on the same cluster and node
 	next.Client = w.Client
 	next.run(t)
-	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 100 nhid 535382446 src 10.111.1.1 mtu 1400")
+	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1400")
 	require.NoError(t, w.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configName, Namespace: submarinerv1.OperatorNamespace}}))
 	next.run(t)
-	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 100 nhid 535382446 src 10.111.1.1 mtu 1400")
+	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1400")
 	require.Equal(t, "the settings before stay in force: there is no ConfigMap cable-driver-config in namespace submariner-operator, "+
 		"which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name", next.configCondition(t).Message)
 
 	next.config(t, "")
 	next.run(t)
-	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 100 nhid 535382446 src 10.111.1.1 mtu 1450")
+	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1450")
 	require.Equal(t, metav1.ConditionTrue, next.configCondition(t).Status)
 	require.NotContains(t, get(t, next, &submarinerv1.Cluster{}, "east").Annotations, submarinerv1.CableConfigAnnotation)
 }

@@ -53,6 +53,8 @@ type side struct {
 	plans map[[2]string]mesh.Plan
 	// reports are what the gateways report.
 	reports []client.Object
+	// convert changes what is planned; nil if nothing does.
+	convert func(dataplane.State) dataplane.State
 	// noNexthops is set for kernels without next hop objects.
 	noNexthops bool
 	// single is set for a cluster with one active gateway, whose other gateways announce that they are standbys.
@@ -239,6 +241,9 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 		p, err := r.Plan(snap)
 		require.NoError(t, err)
 		s.plans[[2]string{name, r.Name}] = p
+		if s.convert != nil {
+			p.State = s.convert(p.State)
+		}
 		changes += syncNode(t, r.Owner, p.State)
 	})
 	return changes
@@ -327,12 +332,12 @@ func TestTraffic(t *testing.T) {
 		north.sync(t, east)
 		reach(t, north, "worker", east, "worker")
 		// north's gateway is misled to send west's traffic to east
-		north.nodes["gw"].Run("ip route add 10.112.0.0/16 via 241.18.1.11 dev vxlan-tunnel table 100")
+		north.nodes["gw"].Run("ip route add 10.112.0.0/16 via 241.18.1.11 dev vxlan-tunnel table 170171100")
 		_, err := north.pods["gw"].Try("ping -c2 -W1 " + west.podIP("worker"))
 		require.Error(t, err)
 		require.EqualValues(t, 2, isolationDrops(t, east)["north"], "the packets did get to east's gateway, and ended there")
 		// nor may a cluster reach the gateway's own network through the cable
-		north.nodes["gw"].Run("ip route add 172.18.1.12/32 via 241.18.1.11 dev vxlan-tunnel table 100")
+		north.nodes["gw"].Run("ip route add 172.18.1.12/32 via 241.18.1.11 dev vxlan-tunnel table 170171100")
 		_, err = north.nodes["gw"].Try("ping -c2 -W1 -I 10.113.1.1 172.18.1.12")
 		require.Error(t, err)
 		require.EqualValues(t, 4, isolationDrops(t, east)["north"])

@@ -53,7 +53,7 @@ func TestTwoAndFourGateways(t *testing.T) {
 // membersOf returns the number of gateways of the other cluster to which a gateway sends.
 func membersOf(s *side, gw string) int {
 	vias := map[string]bool{}
-	for line := range strings.Lines(s.nodes[gw].Run("ip route show table 100 | grep 'dev vxlan-tunnel'")) {
+	for line := range strings.Lines(s.nodes[gw].Run("ip route show table 170171100 | grep 'dev vxlan-tunnel'")) {
 		_, rest, _ := strings.Cut(line, " via ")
 		vias[strings.Fields(rest)[0]] = true
 	}

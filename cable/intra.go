@@ -67,6 +67,8 @@ type Intra struct {
 	OnlyOurDevices bool
 	// Resilient reports whether the kernel has resilient next hop groups.
 	Resilient bool
+	// FormerRules is dataplane.Facts.FormerRules.
+	FormerRules bool
 }
 
 // Reached holds the networks behind one cable.
@@ -142,7 +144,10 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 		if err := n.drop(s, dataplane.DropTable, dataplane.DropPriority); err != nil {
 			return nil, err
 		}
-		return s, n.toWorkers(s)
+		if err := n.toWorkers(s); err != nil || !n.FormerRules {
+			return s, err
+		}
+		return s, addFormer(s)
 	}
 	if err := n.drop(s, dataplane.IntraTable, dataplane.IntraPriority); err != nil {
 		return nil, err
@@ -158,8 +163,21 @@ func (n Intra) drop(s dataplane.State, table, priority int) error {
 		nets = append(nets, r.Subnets...)
 	}
 	for _, net := range nets {
-		if err := s.Add(dataplane.Blackhole{Table: table, Dst: net}, dataplane.Rule{Priority: priority, Table: table}); err != nil {
+		if err := s.Add(dataplane.Blackhole{Table: table, Dst: net}, dataplane.Rule{Priority: priority, Table: table, Specific: true}); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// addFormer adds the routes of IntraTable to FormerIntraTable, which the rules of a gateway agent of a version before look up.
+func addFormer(s dataplane.State) error {
+	for _, o := range s.Sorted() {
+		if r, is := o.(dataplane.Route); is && r.Table == dataplane.IntraTable {
+			r.Table = dataplane.FormerIntraTable
+			if err := s.Add(r); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -190,7 +208,7 @@ func (n Intra) toGateways(s dataplane.State) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Add(dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable}); err != nil {
+	if err := s.Add(dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable, Specific: true}); err != nil {
 		return err
 	}
 	// A packet may take any cable of a cluster, so the smallest MTU applies.

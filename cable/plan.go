@@ -27,6 +27,8 @@ type Cabling struct {
 	// Clusters are the IDs of other clusters, in the order in which they get the IDs of their next hop groups and next hops: see groupIDs.
 	// Clusters that are missing follow, sorted.
 	Clusters []string
+	// FormerRoutes is dataplane.Facts.FormerRoutes.
+	FormerRoutes bool
 }
 
 // Cable is a cable to a peer by a driver. While a pair changes its cable, a peer
@@ -110,7 +112,7 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 	}
 	devices := c.devices(links)
 	for _, d := range devices {
-		if err := s.Add(d.arrival()); err != nil {
+		if err := s.Add(c.arrivals(d)...); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -165,7 +167,7 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 
 // cableRule is the rule by which a gateway looks up packets in the table of the cables. A gateway without cables has it, too: the route agent of the
 // node takes it for the sign that the gateway agent has run. See dataplane.Facts.NoCableRule.
-var cableRule = dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable}
+var cableRule = dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable, Specific: true}
 
 // wire calls Plan of every driver for its cables, in the order of c.Clusters, and merges the results into s.
 func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {

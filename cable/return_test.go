@@ -50,15 +50,15 @@ func TestReturns(t *testing.T) {
 		"ip nexthop replace id 756154369 group 538050561,1",
 		"ip nexthop replace id 756154370 group 538050562,1",
 		"ip nexthop replace id 756154371 group 538050563,1",
-		"ip route replace 0.0.0.0/0 table 191 nhid 756154371",
-		"ip route replace throw 10.0.0.0/16 table 191",
-		"ip route replace 0.0.0.0/0 table 202 nhid 756154369",
-		"ip route replace throw 10.0.0.0/16 table 202",
-		"ip route replace 0.0.0.0/0 table 217 nhid 756154370",
-		"ip route replace throw 10.0.0.0/16 table 217",
-		"ip rule add pref 99 fwmark 0x1f/0x3f lookup 191",
-		"ip rule add pref 99 fwmark 0x2a/0x3f lookup 202",
-		"ip rule add pref 99 fwmark 0x39/0x3f lookup 217",
+		"ip route replace 0.0.0.0/0 table 170171191 nhid 756154371",
+		"ip route replace throw 10.0.0.0/16 table 170171191",
+		"ip route replace 0.0.0.0/0 table 170171202 nhid 756154369",
+		"ip route replace throw 10.0.0.0/16 table 170171202",
+		"ip route replace 0.0.0.0/0 table 170171217 nhid 756154370",
+		"ip route replace throw 10.0.0.0/16 table 170171217",
+		"ip rule add pref 99 fwmark 0x1f/0x3f lookup 170171191",
+		"ip rule add pref 99 fwmark 0x2a/0x3f lookup 170171202",
+		"ip rule add pref 99 fwmark 0x39/0x3f lookup 170171217",
 	}
 	routing := func(s dataplane.State) (out []string) {
 		return append(append(lines(s, "group"), lines(s, "ip route")...), lines(s, "ip rule")...)
@@ -130,9 +130,9 @@ func TestReturns(t *testing.T) {
 		s := returnPath(t, one, one, two)
 		require.Equal(t, []string{
 			"ip nexthop replace id 756154370 group 538050562,1",
-			"ip route replace 0.0.0.0/0 table 217 nhid 756154370",
-			"ip route replace throw 10.0.0.0/16 table 217",
-			"ip rule add pref 99 fwmark 0x39/0x3f lookup 217",
+			"ip route replace 0.0.0.0/0 table 170171217 nhid 756154370",
+			"ip route replace throw 10.0.0.0/16 table 170171217",
+			"ip rule add pref 99 fwmark 0x39/0x3f lookup 170171217",
 		}, routing(s), "its own mark is for others, and it has cables where a gateway has failed")
 		require.Equal(t, []string{
 			`marked iifname "vx-submariner" ether saddr 02:73:f0:12:00:02 ct mark and 0x3f == 0x39 accept'`,

@@ -75,21 +75,25 @@ const (
 	// IntraVTEPNet is the first octet of addresses on IntraDevice.
 	IntraVTEPNet = 240
 
+	// FirstTable is added to the numbers that the routing tables have in Submariner, 100 and 150: everybody uses
+	// table 100, and a route of another program in a table that our rules look up concerns every packet of the node.
+	// Nobody is known to use numbers like these: the protocols of our routes, 170 and 171, and then Submariner's number.
+	FirstTable = 170171000
 	// CableTable is the routing table of gateways: routes to other clusters over the cables.
-	CableTable = 100
+	CableTable = FirstTable + 100
 	// IntraTable is the routing table between the nodes of one cluster: on a worker,
 	// routes to other clusters over the gateways; on a gateway, routes to the pods of
 	// each worker.
-	IntraTable = 150
+	IntraTable = FirstTable + 150
 
 	// DropTable is the routing table by which a gateway drops the packets to other clusters that
 	// no cable carries: the agent may just have lost its role, while other nodes still send to it.
-	DropTable = 151
+	DropTable = FirstTable + 151
 
-	// NearTable is the routing table of a gateway for packets that another gateway of its cluster hands over, as that one has lost
-	// its way to the node of a pod: straight routes to nodes to which this gateway has lost its way, too, so that
-	// there is no second detour.
-	NearTable = 152
+	// NearTable is the routing table of a gateway for packets that another gateway of its cluster hands over, as
+	// that one has lost its way to the node of a pod: straight routes to nodes to which this gateway has lost its
+	// way, too, so that there is no second detour.
+	NearTable = FirstTable + 152
 
 	// CablePriority, IntraPriority and DropPriority are the priorities of the rules that look up
 	// the tables: after "local" (0), before "main" (32766). ArrivalPriority is the priority of a
@@ -101,10 +105,16 @@ const (
 	DropPriority    = 151
 	NearPriority    = 152
 	HandedPriority  = 153
+	// FormerPriority is the priority of a gateway's rules that look up FormerIntraTable for what arrives on its
+	// devices, while the route agent of the node is still of a version with the former tables.
+	FormerPriority = CablePriority
+	// FormerCableTable and FormerIntraTable are CableTable and IntraTable of versions before FirstTable.
+	FormerCableTable = CableTable - FirstTable
+	FormerIntraTable = IntraTable - FirstTable
 
 	// ReturnTable plus the mark of a gateway of this cluster, see ReturnMask, is the routing table that
 	// leads to the gateway: the way of connections that arrived through it, or that a worker has sent there.
-	ReturnTable = 160
+	ReturnTable = FirstTable + 160
 	// ReturnMask has the bits of the connection mark and of the packet mark that tell through which
 	// gateway of this cluster a connection arrived, or a worker has sent it: 1 to 63; 0 for none. Nobody else is known to use them:
 	// Kubernetes has 0xc000, the portmap plugin 0x2000, the AWS VPC CNI 0x80, Calico 0xffff0000, Weave
@@ -242,14 +252,15 @@ var (
 		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
 		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-", NFTable: "submariner-gateway",
 		Antispoof: "submariner-gateway-antispoof", Globalnet: "submariner-gateway-globalnet",
-		Tables: Range{100, 109}, Priorities: Ranges{{100, 109}},
+		Tables: Range{CableTable, CableTable + 9}, Former: Range{FormerCableTable, FormerCableTable + 9}, Priorities: Ranges{{100, 109}},
 		IDs: Ranges{{0x10000000, 0x1fffffff}, {0x30000000, 0x3fffffff}}, Protocol: 170,
 	}
 	RouteOwner = Owner{
 		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-", NFTable: "submariner-route",
 		Antispoof: "submariner-route-antispoof", Returns: "submariner-route-return",
-		Tables: Range{IntraTable, ReturnTable + ReturnMask}, Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},
-		IDs: Ranges{{0x20000000, 0x2fffffff}}, Protocol: 171,
+		Tables: Range{IntraTable, ReturnTable + ReturnMask}, Former: Range{FormerIntraTable, ReturnTable + ReturnMask - FirstTable},
+		Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},
+		IDs:        Ranges{{0x20000000, 0x2fffffff}}, Protocol: 171,
 	}
 	CNFOwner = Owner{
 		Name: "cnf", Ruleset: "subctl-cnf", Devices: []string{CNFTunnelDevice}, Tables: Range{TunnelAllTable, CNFTable + MaxUplinks}, Protocol: 172, Main: true,

@@ -74,8 +74,8 @@ func objects() []dataplane.Object {
 		dataplane.Throw{Table: 1, Dst: p},
 		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip, MTU: 3},
 		dataplane.Multipath{Table: 1, Dst: p, Hops: []dataplane.Hop{{Via: ip, Dev: "d", Weight: 2}, {Via: ip, Dev: "e", Weight: 3}}, Src: ip, MTU: 3},
-		dataplane.Arrival{Priority: 1, Dev: "d", Table: 2},
-		dataplane.Rule{Priority: 1, Table: 2},
+		dataplane.Arrival{Priority: 1, Dev: "d", Table: 2, Specific: true},
+		dataplane.Rule{Priority: 1, Table: 2, Specific: true},
 		dataplane.MarkRule{Priority: 1, Mark: 2, Mask: 3, Table: 2},
 		dataplane.PolicyRule{Priority: 1, Not: true, Src: p, Dst: p, Mark: 2, Mask: 3, Table: 2, Action: "unreachable"},
 	}

@@ -8,23 +8,28 @@ import (
 
 // An Owner identifies the kernel objects of one agent, which only that agent may
 // remove. The agents of a node share its kernel. Each sees only its own objects, so
-// that it never removes objects of other agents or of other programs.
+// that it never changes, removes or uses objects of other agents or of other programs.
+//
+// Routes, policy rules and next hops are the owner's if they have its Protocol, whatever their numbers. Sets, chains
+// and tables of nftables have names that nobody else uses. A device is the owner's if it has one of its names and is
+// of the kind that the name stands for; then all addresses, neighbours and FDB entries of the device are, too.
 type Owner struct {
-	Name       string
-	Devices    []string // exact names
-	Prefixes   []string // name prefixes of devices of kind vxlan
-	Chains     string   // prefix of chains and sets, empty if the owner has none; the owner with the longest matching prefix has them
-	NFTable    string   // nftables table of Sources, family ip
-	Antispoof  string   // nftables table of Antispoof, families ip and ip6
-	Returns    string   // nftables table of Returns, family ip; empty if the owner has none
-	Globalnet  string   // nftables table of Globalnet, family ip; empty if the owner has none
-	Ruleset    string   // nftables table of Ruleset, family inet; empty if the owner has none
-	Tables     Range    // routing tables
-	IDs        Ranges   // next hops and groups
-	Priorities Ranges   // rules that look up a table of any owner
-	Protocol   uint8    // of routes: "ip route" shows it as "proto N"
-	// Main specifies that the owner also has the routes of Protocol in the main table, and, whatever their priorities, the policy
-	// rules of Protocol.
+	Name      string
+	Devices   []string // exact names
+	Prefixes  []string // name prefixes of devices of kind vxlan
+	Chains    string   // prefix of chains and sets, empty if the owner has none; the owner with the longest matching prefix has them
+	NFTable   string   // nftables table of Sources, family ip
+	Antispoof string   // nftables table of Antispoof, families ip and ip6
+	Returns   string   // nftables table of Returns, family ip; empty if the owner has none
+	Globalnet string   // nftables table of Globalnet, family ip; empty if the owner has none
+	Ruleset   string   // nftables table of Ruleset, family inet; empty if the owner has none
+	Protocol  uint8    // of routes, rules and next hops: "ip route" shows it as "proto N"
+	Tables    Range    // routing tables
+	// Former are the routing tables of versions before FirstTable, from which the owner removes its routes.
+	Former     Range
+	IDs        Ranges // of next hops and groups
+	Priorities Ranges // of policy rules
+	// Main specifies that the owner also has the routes of Protocol in the main table.
 	Main bool
 }
 

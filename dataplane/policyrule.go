@@ -75,3 +75,21 @@ func (r PolicyRule) String() string {
 	}
 	return s
 }
+
+// OtherRule is a policy rule with the owner's protocol that no plan can hold, or several with one key.
+type OtherRule struct {
+	Rule Key
+	Text string // the rule in the notation of ip-rule(8)
+}
+
+// Key implements Object: a planned rule replaces this one if it has the same key.
+func (r OtherRule) Key() Key { return r.Rule }
+
+// Needs implements Object.
+func (OtherRule) Needs() []Key { return nil }
+
+// Equal implements Object.
+func (OtherRule) Equal(Object) bool { return false }
+
+// String implements Object.
+func (r OtherRule) String() string { return "ip rule add " + r.Text }

@@ -190,7 +190,11 @@ func (t Throw) String() string {
 
 // Rule looks packets up in Table. The kernel cannot replace a rule: it is added and the old
 // one removed.
-type Rule struct{ Priority, Table int }
+type Rule struct {
+	Priority, Table int
+	// Specific specifies that default routes in Table do not count.
+	Specific bool
+}
 
 // Key implements Object.
 func (r Rule) Key() Key { return Key{KindRule, fmt.Sprintf("%05d", r.Priority)} }
@@ -203,7 +207,15 @@ func (r Rule) Equal(o Object) bool { return o == r }
 
 // String implements Object.
 func (r Rule) String() string {
-	return fmt.Sprintf("ip rule add pref %d lookup %d", r.Priority, r.Table)
+	return fmt.Sprintf("ip rule add pref %d lookup %d", r.Priority, r.Table) + specific(r.Specific)
+}
+
+// specific returns the end of the command that adds a rule.
+func specific(is bool) string {
+	if is {
+		return " suppress_prefixlength 0"
+	}
+	return ""
 }
 
 // MarkRule looks packets up in Table whose mark has the bits Mark among the bits Mask.
@@ -235,6 +247,7 @@ type Arrival struct {
 	Priority int
 	Dev      string
 	Table    int
+	Specific bool // as for Rule
 }
 
 // Key implements Object.
@@ -248,7 +261,7 @@ func (a Arrival) Equal(o Object) bool { return o == a }
 
 // String implements Object.
 func (a Arrival) String() string {
-	return fmt.Sprintf("ip rule add pref %d iif %s lookup %d", a.Priority, a.Dev, a.Table)
+	return fmt.Sprintf("ip rule add pref %d iif %s lookup %d", a.Priority, a.Dev, a.Table) + specific(a.Specific)
 }
 
 // Every plan and every look at the kernel makes thousands of keys. So digits and routeKey

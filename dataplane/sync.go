@@ -37,6 +37,8 @@ func (o Op) String() string {
 // depends on. An object that depends on a wanted object which does not exist yet is not
 // removed: the next Observe shows what has become of it.
 //
+// An Arrival is added before the device, but changed after the routes in its table have been added.
+//
 // Before all that, routes and groups are removed that would lead elsewhere meanwhile: see misled.
 func Diff(have, want State) []Op {
 	left := survivors(have, want)
@@ -72,13 +74,19 @@ func Diff(have, want State) []Op {
 			puts[k] = want[k]
 		}
 	}
+	var last []Op
 	for _, o := range puts.Sorted() {
 		op := Op{Old: have[o.Key()], New: o}
 		if first[o.Key()] != nil {
 			op.Old = nil
 		}
+		if o.Key().Kind == KindArrival && op.Old != nil {
+			last = append(last, op)
+			continue
+		}
 		ops = append(ops, op)
 	}
+	ops = append(ops, last...)
 	remove(dels)
 	return ops
 }

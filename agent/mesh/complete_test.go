@@ -135,7 +135,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 				require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
 			}
 			if c := p.connections(Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
-				require.NotContains(t, p.State.String(), "10.112.0.0/16 table 100 nhid")
+				require.NotContains(t, p.State.String(), "10.112.0.0/16 table 170171100 nhid")
 				require.Equal(t, submarinerv1.Connecting, c[0].Status)
 				require.Equal(t, c[0].Driver, c[0].Endpoint.Backend, "no driver is reported before it is decided")
 				waited[c[0].StatusMessage]++

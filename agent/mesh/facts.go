@@ -10,7 +10,7 @@ import (
 	"subctl/dataplane"
 )
 
-// SetFacts sets Facts, PodIPMissing, NoCableRule and BootID from what the kernel says, as far as a plan needs
+// SetFacts sets Facts, PodIPMissing, NoCableRule, FormerRoutes, FormerRules and BootID from what the kernel says, as far as a plan needs
 // it. Without a Node object of the snapshot's node nothing is set.
 //
 // The node's address is its first InternalIP that one of its devices holds: a node may be
@@ -31,6 +31,7 @@ func (s *Snapshot) SetFacts(k dataplane.Facts) {
 	s.Facts = nodeFacts(k, node, s.podNetworks(), podCIDR(s.submariner(), node))
 	s.neverRoute(k)
 	s.NoCableRule, s.BootID = k.NoCableRule, k.BootID
+	s.FormerRoutes, s.FormerRules = k.FormerRoutes, k.FormerRules
 	s.PodIPMissing = s.Facts.PodIPPlanned && !slices.ContainsFunc(k.OwnAddrs, func(ip netip.Addr) bool { return ip.String() == s.Facts.PodIP })
 }
 

@@ -49,7 +49,7 @@ func planGateway(s Snapshot) (Plan, error) {
 	p.againForIncumbents()
 	cabling := cable.Cabling{
 		Local: m.Offer.Local, Peers: p.Held, Barred: p.Barred, Siblings: p.Siblings, Detours: p.Detours,
-		Globalnet: m.Offer.Translates.Table, Clusters: m.Accepted.clusters(),
+		Globalnet: m.Offer.Translates.Table, Clusters: m.Accepted.clusters(), FormerRoutes: s.FormerRoutes,
 	}
 	if p.State, p.links, err = cable.Plan(cabling); err != nil {
 		return Plan{}, err

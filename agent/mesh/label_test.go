@@ -125,7 +125,7 @@ func TestGatewayWithNothingToRoute(t *testing.T) {
 	for name, s := range map[string]Snapshot{"alone": alone, "refused": s} {
 		p, err := Gateway().Plan(s)
 		require.NoError(t, err)
-		require.Equal(t, "ip rule add pref 100 lookup 100\n", p.State.String(), name)
+		require.Equal(t, "ip rule add pref 100 lookup 170171100 suppress_prefixlength 0\n", p.State.String(), name)
 	}
 }
 

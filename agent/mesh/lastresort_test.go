@@ -29,7 +29,7 @@ func fate(state dataplane.State, iif string, dst netip.Addr) string {
 			rules = append(rules, o)
 		case dataplane.Arrival:
 			if o.Dev == iif {
-				rules = append(rules, dataplane.Rule{Priority: o.Priority, Table: o.Table})
+				rules = append(rules, dataplane.Rule{Priority: o.Priority, Table: o.Table, Specific: o.Specific})
 			}
 		}
 	}

@@ -61,6 +61,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	in := cable.Intra{
 		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
 		Gateways: gateways, Ranked: m.Membership.Labelled, Local: m.Membership.Own, Remote: reached, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
+		FormerRules: s.FormerRules,
 	}
 	in.Ends = slices.Clone(m.Membership.Own.Nodes)
 	for _, n := range m.Membership.Nodes {

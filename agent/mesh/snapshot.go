@@ -36,6 +36,8 @@ type Snapshot struct {
 	PodIPMissing bool
 	// NoCableRule is dataplane.Facts.NoCableRule; false if it is not known.
 	NoCableRule bool
+	// FormerRoutes and FormerRules are those of dataplane.Facts; false if they are not known.
+	FormerRoutes, FormerRules bool
 	// BootID is dataplane.Facts.BootID; empty if it is not known.
 	BootID string
 	// Standing is the result of the election among this cluster's gateways.

@@ -81,10 +81,10 @@ func randomState(r *rand.Rand) dataplane.State {
 	}
 	add(randomFilter(r)...)
 	for i := range pick(r, 0, 1, 2) {
-		add(dataplane.Rule{Priority: 100 + i, Table: pick(r, 100, 101)})
-		add(dataplane.Throw{Table: pick(r, 100, 101), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i), 0, 0}), 16)})
-		add(dataplane.MarkRule{Priority: 106 + i, Mark: pick[uint32](r, 1, 2), Mask: pick[uint32](r, 0x3, 0x3f), Table: pick(r, 100, 101)})
-		add(dataplane.Arrival{Priority: 103 + i, Table: pick(r, 100, 101, 150), Dev: pick(r, "eth0", "vx-submariner")})
+		add(dataplane.Rule{Priority: 100 + i, Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Specific: r.IntN(2) == 0})
+		add(dataplane.Throw{Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i), 0, 0}), 16)})
+		add(dataplane.MarkRule{Priority: 106 + i, Mark: pick[uint32](r, 1, 2), Mask: pick[uint32](r, 0x3, 0x3f), Table: pick(r, dataplane.CableTable, dataplane.CableTable+1)})
+		add(dataplane.Arrival{Priority: 103 + i, Table: pick(r, dataplane.CableTable, dataplane.CableTable+1, dataplane.IntraTable), Dev: pick(r, "eth0", "vx-submariner"), Specific: r.IntN(2) == 0})
 	}
 	if r.IntN(2) == 0 {
 		add(randomReturns(r))
@@ -187,11 +187,11 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 		if r.IntN(2) == 0 {
 			g.Buckets, g.Idle = pick(r, 16, 32), pick(r, time.Second, 1500*time.Millisecond)
 		}
-		route := dataplane.Route{Table: pick(r, 100, 101), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID}
+		route := dataplane.Route{Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID}
 		route.Src = pick(r, netip.Addr{}, netip.MustParseAddr(NodeIP), vtep.Addr())
-		out = append(out, g, dataplane.Blackhole{Table: pick(r, 100, 101), Dst: route.Dst})
+		out = append(out, g, dataplane.Blackhole{Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: route.Dst})
 		if r.IntN(2) == 0 {
-			out = append(out, dataplane.Detour{Table: pick(r, 100, 101), Dst: route.Dst, Hop: hops[r.IntN(len(hops))], Src: route.Src, MTU: pick(r, 0, 1400)})
+			out = append(out, dataplane.Detour{Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: route.Dst, Hop: hops[r.IntN(len(hops))], Src: route.Src, MTU: pick(r, 0, 1400)})
 		}
 		switch {
 		case len(own) == 0 || r.IntN(3) > 0:

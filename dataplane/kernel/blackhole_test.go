@@ -26,7 +26,7 @@ func TestNothingLeavesByAnotherWay(t *testing.T) {
 // Metric 0 stands for any metric in a message that removes a route. So the removal of a Route that is gone must not remove the Detour.
 func TestRemovingARouteLeavesItsDetour(t *testing.T) {
 	for name, goes := range map[string]string{
-		"the route is gone":      "ip route del 10.1.0.0/16 table 100 metric 0",
+		"the route is gone":      "ip route del 10.1.0.0/16 table 170171100 metric 0",
 		"its group is gone, too": "ip nexthop del id 520093697", // 0x1f000001
 		"the route is there":     "true",
 	} {

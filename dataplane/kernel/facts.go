@@ -62,7 +62,7 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	if f.Resolvers, err = readResolvers(resolvConf); err != nil {
 		return f, err
 	}
-	if f.NoCableRule, err = noCableRule(h); err != nil {
+	if err := readAgents(&f); err != nil {
 		return f, err
 	}
 	f.Networks, f.Routers = networks(f.Addrs, routes, byIndex), routers(routes)
@@ -86,15 +86,32 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(text))
 })
 
-// noCableRule returns Facts.NoCableRule.
-func noCableRule(h *vnl.Handle) (bool, error) {
-	rules, err := netlink.Whole(func() ([]vnl.Rule, error) { return h.RuleList(vnl.FAMILY_V4) })
+// readAgents reads what tells which agents have set up the node, and whether they are of a version before FirstTable.
+func readAgents(f *dataplane.Facts) error {
+	conn, err := netlink.Dial()
 	if err != nil {
-		return false, fmt.Errorf("listing rules: %w", err)
+		return err
 	}
-	return !slices.ContainsFunc(rules, func(r vnl.Rule) bool {
-		return r.Priority == dataplane.CablePriority && r.Table == dataplane.CableTable
-	}), nil
+	defer conn.Close()
+	host := &Host{conn: conn, owner: dataplane.RouteOwner}
+	host.forget()
+	rules, err := host.every()
+	if err != nil {
+		return err
+	}
+	f.NoCableRule = true
+	for _, r := range rules {
+		if r.protocol != dataplane.GatewayOwner.Protocol {
+			continue
+		}
+		if r.table == dataplane.CableTable || r.table == dataplane.FormerCableTable {
+			f.NoCableRule = false
+		}
+		if r.table == dataplane.FormerIntraTable && r.priority == dataplane.ArrivalPriority {
+			f.FormerRules = true
+		}
+	}
+	return routes{host}.each(dataplane.FormerIntraTable, func([]byte, dataplane.Object) { f.FormerRoutes = true })
 }
 
 // ours reports whether a device belongs to any of the owners on nodes.

@@ -88,11 +88,11 @@ func TestFakeAgrees(t *testing.T) {
 		"group with one twice":           {op: put(dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{two[0], two[0]}}), refused: true},
 		"group with no weight":           {op: put(dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{{ID: hop.ID}}}), refused: true},
 		"group, great weight":            {op: put(dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{{ID: hop.ID, Weight: 257}}}), refused: true},
-		"route to other group":           {op: put(dataplane.Route{Table: 100, Dst: cidr("10.1.0.0/16"), Group: 0x1f000002})},
-		"route to nowhere":               {op: put(dataplane.Route{Table: 100, Dst: cidr("10.7.0.0/16"), Group: 0x1f000077}), refused: true},
-		"route with bits":                {op: put(dataplane.Route{Table: 100, Dst: cidr("10.7.0.1/16"), Group: 0x1f000001}), refused: true},
-		"rule to other table":            {op: put(dataplane.Rule{Priority: 100, Table: 101})},
-		"rule, long device name":         {op: put(dataplane.Arrival{Priority: 102, Table: 101, Dev: long}), refused: true},
+		"route to other group":           {op: put(dataplane.Route{Table: dataplane.CableTable, Dst: cidr("10.1.0.0/16"), Group: 0x1f000002})},
+		"route to nowhere":               {op: put(dataplane.Route{Table: dataplane.CableTable, Dst: cidr("10.7.0.0/16"), Group: 0x1f000077}), refused: true},
+		"route with bits":                {op: put(dataplane.Route{Table: dataplane.CableTable, Dst: cidr("10.7.0.1/16"), Group: 0x1f000001}), refused: true},
+		"rule to other table":            {op: put(dataplane.Rule{Priority: 100, Table: dataplane.CableTable + 1})},
+		"rule, long device name":         {op: put(dataplane.Arrival{Priority: 102, Table: dataplane.CableTable + 1, Dev: long}), refused: true},
 		"set, long name":                 {op: put(dataplane.Set{Name: "SUBMARINER-GW-" + long}), refused: true},
 		"set, member of length 0":        {op: put(set("SUBMARINER-GW-X", cidr("0.0.0.0/0"))), refused: true},
 		"set in use":                     {op: del(get(dataplane.KindSet, "SUBMARINER-GW-REMOTE")), refused: true},
@@ -115,7 +115,7 @@ func TestFakeAgrees(t *testing.T) {
 		"peer loses networks":            {op: turn(func(p *dataplane.WireGuardPeer) { p.Allowed = p.Allowed[:1] })},
 		"peer takes a network":           {op: turn(func(p *dataplane.WireGuardPeer) { p.Allowed = wgPeer(2, "", "10.2.0.0/16").Allowed })},
 		"peer, no device":                {op: turn(func(p *dataplane.WireGuardPeer) { p.Dev = dataplane.IPsecDevice }), refused: true},
-		"what is not there goes quietly": {op: del(dataplane.Rule{Priority: 105, Table: 100})},
+		"what is not there goes quietly": {op: del(dataplane.Rule{Priority: 105, Table: dataplane.CableTable})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns, h := node(t, dataplane.GatewayOwner)

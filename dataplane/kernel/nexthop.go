@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nexthops are next hops and groups of next hops, which share a range of IDs. The netlink
-// library v1.3.1 supports neither.
+// nexthops are the next hops and groups of next hops with the owner's protocol number. The two share the space of IDs. The
+// netlink library v1.3.1 supports neither.
 type nexthops struct{ *Host }
 
 // From linux/nexthop.h, where x/sys/unix has no name for them.
@@ -50,7 +50,7 @@ func (s nexthops) list() (out []dataplane.Object, err error) {
 	}
 	for _, m := range msgs {
 		n := parseNexthop(m)
-		if !s.owner.IDs.Has(n.id) {
+		if n.protocol != s.owner.Protocol {
 			continue
 		}
 		if n.group {
@@ -73,6 +73,7 @@ func (s nexthops) list() (out []dataplane.Object, err error) {
 // plan cannot express.
 type hop struct {
 	id        uint32
+	protocol  uint8 // of the program that added it
 	oif       int
 	via       []byte
 	group     bool
@@ -84,6 +85,7 @@ type hop struct {
 }
 
 func parseNexthop(m []byte) (n hop) {
+	n.protocol = m[2]
 	for t, v := range netlink.Attrs(m[unix.SizeofNhmsg:]) {
 		switch t {
 		case unix.NHA_ID:
@@ -152,7 +154,13 @@ func (s nexthops) put(_, want dataplane.Object) error {
 		id = w.ID
 		b = s.group(w)
 	}
-	err := s.conn.Change(unix.RTM_NEWNEXTHOP, netlink.Replace, b)
+	err := s.conn.Change(unix.RTM_NEWNEXTHOP, netlink.Create, b)
+	if errors.Is(err, unix.EEXIST) {
+		if err := s.refuseForeign(id); err != nil {
+			return err
+		}
+		err = s.conn.Change(unix.RTM_NEWNEXTHOP, netlink.Replace, b)
+	}
 	if errors.Is(err, unix.EINVAL) && s.otherType(id, want) {
 		// The kernel replaces an object only by an object of the same type: no group by a
 		// next hop, no group by a group of another type, and no resilient group by a group
@@ -213,6 +221,32 @@ func (s nexthops) otherType(id uint32, want dataplane.Object) bool {
 	return n.odd || n.group != isGroup || n.resilient != (g.Buckets > 0) || n.buckets != g.Buckets
 }
 
+// foreign returns the protocol of the program that has added the next hop or group with an ID, if it is not ours.
+func (s nexthops) foreign(id uint32) (protocol uint8, is bool, err error) {
+	msgs, err := s.get(id)
+	if err != nil {
+		return 0, false, netlink.OrGone(err)
+	}
+	for _, m := range msgs {
+		protocol = parseNexthop(m).protocol
+		is = is || protocol != s.owner.Protocol
+	}
+	return protocol, is, nil
+}
+
+// refuseForeign returns an error if the next hop or group with an ID belongs to another program.
+func (s nexthops) refuseForeign(id uint32) error {
+	protocol, is, err := s.foreign(id)
+	if err != nil {
+		return fmt.Errorf("looking for next hop or group %d: %w", id, err)
+	}
+	if is {
+		return fmt.Errorf("next hop or group %d belongs to another program (protocol %d): configure that program to use other IDs, "+
+			"and remove it with: ip nexthop del id %[1]d", id, protocol)
+	}
+	return nil
+}
+
 // get returns the message about the next hop or group with an ID.
 func (s nexthops) get(id uint32) ([][]byte, error) {
 	return s.conn.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
@@ -235,6 +269,9 @@ func (s nexthops) del(old dataplane.Object) error {
 }
 
 func (s nexthops) delID(id uint32) error {
+	if _, is, err := s.foreign(id); is || err != nil {
+		return err // if it is: ours is gone, and another program uses the ID
+	}
 	err := s.conn.Change(unix.RTM_DELNEXTHOP, 0, netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
 	if err := netlink.OrGone(err); err != nil {
 		return fmt.Errorf("removing next hop or group %d: %w", id, err)

@@ -3,7 +3,10 @@
 package kernel
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"subctl/dataplane"
@@ -34,14 +37,14 @@ func routeAgent(t testing.TB) dataplane.State {
 		dataplane.Nexthop{ID: 0x20000001, Via: ip("240.18.0.3"), Dev: dev},
 		dataplane.Group{ID: 0x2f000001, Members: []dataplane.Member{{ID: 0x20000001, Weight: 1}}},
 		dataplane.Route{Table: dataplane.IntraTable, Dst: cidr("10.1.0.0/16"), Group: 0x2f000001},
-		dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable},
+		dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable, Specific: true},
 		dataplane.Route{Table: dataplane.ReturnTable + 1, Dst: cidr("0.0.0.0/0"), Group: 0x2f000001},
 		dataplane.MarkRule{Priority: dataplane.ReturnPriority, Mark: 1, Mask: dataplane.ReturnMask, Table: dataplane.ReturnTable + 1},
 	)
 }
 
-// others adds objects of other programs: objects similar to ours, objects with similar
-// names, and routes in our tables.
+// others adds objects of other programs: objects similar to ours, objects with similar names, rules and next hops with
+// our numbers, and routes in our tables.
 const others = `
 ip link add vxlan-tunnel2 type vxlan id 1002 local 172.18.0.2 dstport 4790 && ip link set vxlan-tunnel2 up
 ip addr add 241.99.0.2/16 dev vxlan-tunnel2
@@ -52,18 +55,32 @@ ip neigh add 172.18.0.3 lladdr 0a:58:ac:12:00:03 dev eth0 nud permanent
 ip nexthop add id 1 via 172.18.0.3 dev eth0
 ip nexthop add id 0x0fffffff group 1
 ip nexthop add id 0x40000000 group 1
+ip nexthop add id 0x10000077 via 172.18.0.3 dev eth0 proto 99
+ip nexthop add id 0x1f000077 group 1
+ip nexthop add id 0x20000077 via 172.18.0.3 dev eth0 proto 99
+ip nexthop add id 0x2e000000 group 1
 ip route add 10.9.0.0/16 via 172.18.0.3
-ip route add 10.9.0.0/16 via 172.18.0.3 table 99
-ip route add 10.9.0.0/16 via 172.18.0.3 table 100
-ip route add 10.9.0.0/16 nhid 1 table 101 proto 171
-ip route add 10.9.0.0/16 nhid 1 table 110 proto 170
-ip route add 10.9.0.0/16 nhid 1 table 300 proto 170
-ip route add 10.9.0.0/16 via 172.18.0.3 table 161
-ip rule add pref 98 fwmark 0x1/0x3f lookup 161
-ip rule add pref 99 fwmark 0x1/0x3f lookup 99
-ip rule add pref 100 lookup 99
-ip rule add pref 110 lookup 100
-ip rule add pref 32000 fwmark 1 lookup 100
+for table in 99 100 150 161 300 170171100 170171150 170171161; do
+	ip route add 10.9.0.0/16 via 172.18.0.3 table $table
+	ip route add 10.8.0.0/16 nhid 1 table $table proto 99
+done
+for table in 100 101 150 151 170171101 170171151; do
+	ip route add default via 172.18.0.3 table $table
+	ip route add local 10.0.0.0/8 dev lo table $table proto 99
+done
+ip route add 10.7.0.0/16 nhid 1 table 101 proto 171
+ip route add 10.7.0.0/16 nhid 1 table 110 proto 170
+ip route add 10.7.0.0/16 nhid 1 table 300 proto 170
+for pref in 98 99 100 101 105 109 110 150 151 152 153 159 32000; do
+	for table in 99 100 150 161 200 170171100 170171150 170171161; do
+		ip rule add pref $pref from 192.0.2.9 lookup $table
+		ip rule add pref $pref fwmark 0x1/0x3f lookup $table protocol 99
+		ip rule add pref $pref to 192.0.2.0/24 iif eth0 ipproto tcp dport 80 lookup $table protocol kernel
+	done
+done
+ip rule add pref 100 fwmark 7 lookup 100
+ip rule add pref 150 lookup 170171150 suppress_prefixlength 0
+ip rule add pref 100 lookup 170171100 suppress_prefixlength 0 protocol 99
 iptables -t mangle -N SUBMARINER && iptables -t mangle -A SUBMARINER -j RETURN
 iptables -t mangle -N SUBCTL-GW-FORWARD && iptables -t mangle -A FORWARD -j SUBCTL-GW-FORWARD
 iptables -t nat -N XSUBMARINER-GW-X && iptables -t nat -A POSTROUTING -s 10.0.0.0/8 -j MASQUERADE
@@ -106,13 +123,67 @@ func TestOwners(t *testing.T) {
 // The route of another program to a destination of ours, in our table, is not replaced.
 func TestForeignRouteInTheWay(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	ns.Run("ip route add 10.1.0.0/16 via 172.18.0.1 table 100")
+	ns.Run("ip route add 10.1.0.0/16 via 172.18.0.1 table 170171100")
 	var err error
 	ns.Do(func() { _, err = dataplane.Sync(t.Context(), h, state(t, one()...)) })
 	require.ErrorIs(t, err, dataplane.ErrDrift)
 	require.ErrorContains(t, err, "there is a route of another program")
-	require.ErrorContains(t, err, "10.1.0.0/16 table 100")
-	require.Contains(t, ns.Run("ip route show table 100"), "10.1.0.0/16 via 172.18.0.1")
-	ns.Run("ip route del 10.1.0.0/16 table 100")
+	require.ErrorContains(t, err, "10.1.0.0/16 table 170171100")
+	require.Contains(t, ns.Run("ip route show table 170171100"), "10.1.0.0/16 via 172.18.0.1")
+	ns.Run("ip route del 10.1.0.0/16 table 170171100")
 	settle(t, ns, h, state(t, one()...))
+}
+
+// The next hop or group of another program with an ID of ours is neither replaced, used nor removed, the error names it, and
+// the rest is in force.
+func TestForeignNexthop(t *testing.T) {
+	for name, foreign := range map[string]string{
+		"next hop": "ip nexthop add id 0x10000001 via 172.18.0.9 dev eth0 proto 99",
+		"group":    "ip nexthop add id 7 via 172.18.0.9 dev eth0 && ip nexthop add id 0x1f000001 group 7 proto 99",
+		"taken":    "ip nexthop add id 0x1f000001 blackhole proto 99",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns, h := node(t, dataplane.GatewayOwner)
+			ns.Run(foreign)
+			before := ns.Run("ip nexthop show")
+			want := state(t, one()...)
+			var err error
+			ns.Do(func() { _, err = dataplane.Sync(t.Context(), h, want) })
+			require.ErrorContains(t, err, "belongs to another program (protocol 99)")
+			require.ErrorContains(t, err, "ip nexthop del id ")
+			require.Subset(t, lines(ns.Run("ip nexthop show")), lines(before))
+			require.NotContains(t, ns.Run("ip route show table 170171100"), "10.1.0.0/16 nhid 520093697")
+			require.Contains(t, ns.Run("ip rule"), "lookup 170171100", "the rest is in force")
+			settle(t, ns, h, nil)
+			require.ElementsMatch(t, lines(before), lines(ns.Run("ip nexthop show")))
+		})
+	}
+}
+
+func lines(text string) (out []string) {
+	for line := range strings.Lines(text) {
+		out = append(out, strings.TrimSpace(line))
+	}
+	return out
+}
+
+// Whatever routes other programs have in the tables that they like and in ours, a node's own paths stay as they were.
+func TestForeignRoutesAreNotUsed(t *testing.T) {
+	ns, gateway := node(t, dataplane.GatewayOwner)
+	route := host(t, ns, dataplane.RouteOwner)
+	ns.Run("ip link set lo up && ip route add 10.0.2.0/24 via 172.18.0.7") // to the pods of a worker
+	paths := func() string {
+		return ns.Run("for ip in 10.0.2.9 172.18.0.3 198.51.100.9; do ip route get $ip; done; " +
+			"ip route get 10.0.2.9 from 10.1.9.9 iif vxlan-tunnel; ip route get 10.0.2.9 from 10.1.9.9 iif vx-submariner")
+	}
+	settle(t, ns, gateway, state(t, slices.DeleteFunc(one(), func(o dataplane.Object) bool {
+		return o.Key() == dataplane.Route{Table: dataplane.CableTable, Dst: cidr("0.0.0.0/0")}.Key()
+	})...))
+	settle(t, ns, route, routeAgent(t))
+	ns.Run("sysctl -qw net.ipv4.ip_forward=1")
+	before := paths()
+	for _, table := range []int{100, 150, 151, 152, dataplane.CableTable, dataplane.IntraTable, dataplane.DropTable, dataplane.NearTable} {
+		ns.Run(fmt.Sprintf("ip route add default via 172.18.0.9 dev eth0 table %d proto 99 && ip route add local 0.0.0.0/0 dev lo metric 9 table %[1]d", table))
+		require.Equal(t, before, paths(), table)
+	}
 }

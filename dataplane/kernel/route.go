@@ -42,10 +42,12 @@ func (s routes) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// tables returns the tables in which the owner has routes.
+// tables returns the tables in which the owner has routes, or had some in a version before.
 func (s routes) tables() (out []uint32) {
-	for table := s.owner.Tables.Min; table <= s.owner.Tables.Max; table++ {
-		out = append(out, table)
+	for _, r := range []dataplane.Range{s.owner.Tables, s.owner.Former} {
+		for table := r.Min; table <= r.Max && table > 0; table++ {
+			out = append(out, table)
+		}
 	}
 	if s.owner.Main {
 		out = append(out, unix.RT_TABLE_MAIN)

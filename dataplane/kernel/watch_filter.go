@@ -49,11 +49,16 @@ func (f *filter) route(m syscall.NetlinkMessage) bool {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		return routeMatters(m.Data)
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
-		n, ok := number(m.Data, unix.SizeofRtMsg, nl.FRA_PRIORITY)
-		return ok && anybodys(func(o dataplane.Owner) bool { return o.Priorities.Has(n) })
+		if len(m.Data) < unix.SizeofRtMsg {
+			return false
+		}
+		r := parseRule(m.Data)
+		return anybodys(func(o dataplane.Owner) bool {
+			return r.protocol == o.Protocol || o.Priorities.Has(uint32(r.priority)) // of others: see conflicts
+		})
 	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP: // but not messages about single buckets
 		n, ok := number(m.Data, unix.SizeofNhmsg, unix.NHA_ID)
-		return ok && anybodys(func(o dataplane.Owner) bool { return o.IDs.Has(n) })
+		return ok && anybodys(func(o dataplane.Owner) bool { return m.Data[2] == o.Protocol || o.IDs.Has(n) })
 	case unix.RTM_NEWNETCONF:
 		n, ok := number(m.Data, 4, netconfIndex) // struct netconfmsg is one byte, padded
 		return ok && f.devices[int(n)]
@@ -113,7 +118,9 @@ func routeMatters(b []byte) bool {
 		table = uint32(msg.Table)
 	}
 	return table == unix.RT_TABLE_MAIN && msg.Dst_len == 0 ||
-		anybodys(func(o dataplane.Owner) bool { return !o.Main && o.Tables.Has(table) }) // see WatchNetwork for the others
+		anybodys(func(o dataplane.Owner) bool {
+			return !o.Main && (o.Tables.Has(table) || o.Former.Has(table) && msg.Protocol == o.Protocol)
+		}) // see WatchNetwork for the others
 }
 
 // hooks are the chains from which rules may jump to ours.

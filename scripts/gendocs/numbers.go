@@ -74,18 +74,19 @@ func owners() string {
 	b.WriteString(`
 ## Owners
 
-The agents of a node share its kernel. Each removes only its own objects:
+The agents of a node share its kernel. Each changes, removes and uses only its own objects. Routes, policy rules and next hops
+are an owner's if they have its protocol, whatever their numbers; see [ADR 39](adr/0039-what-is-ours.md).
 
-| owner | devices | chains and sets | nftables | tables | rule priorities | next hop IDs | route protocol |
+| owner | devices | chains and sets | nftables | tables | rule priorities | next hop IDs | protocol |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 `)
 	for _, o := range dataplane.Owners() {
 		if o.Main { // devices, chains and next hops it has none
-			fmt.Fprintf(&b, "| %s | | | %s | %d-%d; in main, routes with the protocol | any, with the protocol | | %d |\n", o.Name, nftables(o), o.Tables.Min, o.Tables.Max, o.Protocol)
+			fmt.Fprintf(&b, "| %s | | | %s | %d-%d, main | any | | %d |\n", o.Name, nftables(o), o.Tables.Min, o.Tables.Max, o.Protocol)
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | %s | %d-%d | %v | %s | %d |\n",
-			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, nftables(o), o.Tables.Min, o.Tables.Max,
+		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | %s | %d-%d; before: %d-%d | %v | %s | %d |\n",
+			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, nftables(o), o.Tables.Min, o.Tables.Max, o.Former.Min, o.Former.Max,
 			o.Priorities, hexadecimal(o.IDs), o.Protocol)
 	}
 	return b.String()
