@@ -101,7 +101,7 @@ func newSideWith(t testing.TB, fabric *nstest.NS, n, net int, id string, gateway
 		node.Run(fmt.Sprintf("ip route add default via 172.18.%d.254", n))
 		// as strict as a distribution may be: our devices have to say what they need
 		node.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1")
-		node.Run("iptables -P FORWARD DROP && iptables -A FORWARD -i cni0 -j ACCEPT && iptables -A FORWARD -o cni0 -j ACCEPT")
+		node.Run(kubeProxyForward + "iptables -P FORWARD DROP; iptables -A FORWARD -i cni0 -j ACCEPT; iptables -A FORWARD -o cni0 -j ACCEPT")
 		// a CNI that masquerades what leaves the cluster
 		node.Run(fmt.Sprintf("iptables -t nat -A POSTROUTING -s 10.11%[1]d.0.0/16 ! -d 10.11%[1]d.0.0/16 -j MASQUERADE", net))
 		nstest.Join(nstest.End{NS: node, Dev: "cni0", Addr: fmt.Sprintf("10.11%d.%d.1/24", net, i)},
@@ -117,6 +117,13 @@ func newSideWith(t testing.TB, fabric *nstest.NS, n, net int, id string, gateway
 	}
 	return s
 }
+
+// kubeProxyForward adds the rules that kube-proxy 1.36 has in FORWARD in mode iptables.
+const kubeProxyForward = `iptables -N KUBE-FORWARD; iptables -I FORWARD -j KUBE-FORWARD
+iptables -A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
+iptables -A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
+iptables -A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+`
 
 func (s *side) podIP(node string) string {
 	return fmt.Sprintf("10.11%d.%d.5", s.net, slices.Index(s.names, node)+1)
@@ -444,7 +451,6 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 		fabric := newFabric(t)
 		east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
 		if west.carries = how == "where the CNI carries packets"; west.carries {
-			west.nodes["gw"].Run("iptables -A FORWARD -d 10.112.0.0/16 -j ACCEPT") // as such a CNI does
 			west.nodes["worker"].Run("sysctl -qw net.ipv4.conf.eth0.rp_filter=2")
 		}
 		east.sync(t, west)

@@ -152,6 +152,7 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	for _, s := range sources {
 		for _, p := range c.Local.Pods {
 			rule("%s-d %v -o %s -j ACCEPT", s, p, intra)
+			f.Rules = append(f.Rules, c.unseen(s, p)...)
 			rule("%s-d %v -j RETURN", s, p)
 		}
 	}
@@ -172,6 +173,35 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	rule("%s-m conntrack --ctstate DNAT -j RETURN", match)
 	rule("-j DROP")
 	return f
+}
+
+// unseen returns the rules for packets to pods of other nodes, where the CNI brings them there, if this gateway may not have
+// seen the beginning of their connection: another gateway has. The CNI chooses the gateway of one direction, and the other
+// cluster chooses the gateway of the other direction. Connection tracking calls such packets INVALID, and kube-proxy's chain
+// KUBE-FORWARD drops them. No such packet opens a connection. The pods of this node are left to the following chains, with
+// the CNI's network policies: connection tracking has seen all packets of their connections. A pod behind a device whose
+// name is not one of dataplane.PodDevices, such as a bridge that also leads to other nodes, counts as one of another node.
+func (c Cabling) unseen(source string, pods netip.Prefix) (rules []string) {
+	if !c.Carried {
+		return nil
+	}
+	match := fmt.Sprintf("%s-d %v ", source, pods)
+	rules = append(rules, match+"-m conntrack ! --ctstate INVALID -j RETURN")
+	if c.Here.IsValid() {
+		rules = append(rules, fmt.Sprintf("%s-d %v -j RETURN", source, c.Here))
+	}
+	for _, dev := range dataplane.PodDevices {
+		rules = append(rules, fmt.Sprintf("%s-o %s -j RETURN", match, argument(dev)))
+	}
+	return append(rules, match+"-j ACCEPT")
+}
+
+// argument returns a name in dataplane.Antispoof as an argument of iptables: see deviceNames.
+func argument(dev string) string {
+	if prefix, ok := strings.CutSuffix(dev, dataplane.DeviceAny); ok {
+		return prefix + "+"
+	}
+	return dev
 }
 
 // echoInput returns the rule for INPUT that accepts the node's own echoes. from is their source: that with which they were sent, or another one

@@ -268,6 +268,9 @@ func (n Intra) chains() []dataplane.Object {
 	if len(forward.Rules) > 0 {
 		objs = append(objs, forward)
 	}
+	if len(remote) > 0 {
+		objs = append(objs, n.accepts())
+	}
 	return objs
 }
 

@@ -44,11 +44,15 @@ func (s Set) String() string {
 // plan by a fingerprint, which its last rule carries as a comment.
 type Chain struct {
 	Table, Name string
-	Hook        string   // the built-in chain whose first rule jumps to this chain; empty for none
-	Rules       []string // in the notation of iptables, without "-A <chain>"
-	Sets        []string // the names of the sets that the rules match on
+	Hook        string // the built-in chain that jumps to this chain, by its first rule; empty for none
+	// Last specifies that the jump is the last rule of Hook that packets reach instead of the first one: the chain gets the
+	// packets about which no rule of others has decided, and may accept them before the policy of Hook, or a rule that drops or
+	// rejects all packets, ends them.
+	Last  bool
+	Rules []string // in the notation of iptables, without "-A <chain>"
+	Sets  []string // the names of the sets that the rules match on
 	// Seen is the fingerprint of a chain that was observed, and empty in a plan. It is
-	// "damaged" if rules were added or removed, or if the jump from Hook is no longer first.
+	// "damaged" if rules were added or removed, or if the jump from Hook is no longer first, or Last.
 	Seen string
 	// Guard is an object of the plan without which the chain must not be used; the zero Key if there
 	// is none. The kernel does not know it.
@@ -62,6 +66,9 @@ func (c Chain) Fingerprint() string {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q %q", c.Table, c.Name, c.Hook, c.Rules, c.Sets)
+	if c.Last {
+		fmt.Fprint(h, " last")
+	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
@@ -88,7 +95,10 @@ func (c Chain) String() string {
 	for _, r := range c.Rules {
 		lines = append(lines, fmt.Sprintf("iptables -t %s -A %s %s", c.Table, c.Name, r))
 	}
-	if c.Hook != "" {
+	switch {
+	case c.Last:
+		lines = append(lines, fmt.Sprintf("iptables -t %s -A %s -j %s", c.Table, c.Hook, c.Name))
+	case c.Hook != "":
 		lines = append(lines, fmt.Sprintf("iptables -t %s -I %s 1 -j %s", c.Table, c.Hook, c.Name))
 	}
 	return strings.Join(lines, "\n")

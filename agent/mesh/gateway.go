@@ -50,6 +50,7 @@ func planGateway(s Snapshot) (Plan, error) {
 	cabling := cable.Cabling{
 		Local: m.Offer.Local, Peers: p.Held, Barred: p.Barred, Siblings: p.Siblings, Detours: p.Detours,
 		Globalnet: m.Offer.Translates.Table, Clusters: m.Accepted.clusters(), FormerRoutes: s.FormerRoutes,
+		Carried: m.Membership.carried(), Here: m.Membership.Self.Pods,
 	}
 	if p.State, p.links, err = cable.Plan(cabling); err != nil {
 		return Plan{}, err

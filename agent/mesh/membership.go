@@ -45,6 +45,14 @@ func (m Membership) Siblings() []cable.Node {
 	return slices.DeleteFunc(slices.Clone(m.Gateways), func(g cable.Node) bool { return g.Name == m.Self.Name })
 }
 
+// carried reports whether the CNI brings packets to the pods of another node, and replies of pods may reach several gateways:
+// active ones, or a standby that has become active.
+func (m Membership) carried() bool {
+	return len(m.Labelled) > 1 && slices.ContainsFunc(m.Nodes, func(n cable.Node) bool {
+		return n.Name != m.Self.Name && !n.Pods.IsValid()
+	})
+}
+
 // Leaving reports whether the cluster is being uninstalled.
 func (m Membership) Leaving() bool { return !m.Submariner.DeletionTimestamp.IsZero() }
 

@@ -17,12 +17,14 @@ import (
 // comment costs every packet that gets so far one comparison.) The chain is as planned if it has RULES rules,
 // and if exactly one jump leads to it, from HOOK, and before all rules that are not jumps to chains of
 // subctl's owners. (Each owner inserts its jumps first; if the jumps of other owners counted, the owners
-// would push each other aside forever.)
+// would push each other aside forever.) The jump to a chain that is Last comes after all rules of others that may
+// decide about a packet: see last.
 type chains struct{ *Host }
 
 const (
 	commentMatch = "-m comment --comment "
 	commentStart = "subctl:"
+	lastMark     = "/last" // after HOOK
 	damaged      = "damaged"
 )
 
@@ -62,10 +64,15 @@ func readChain(saved []savedRule, table, name string) dataplane.Chain {
 		return c
 	}
 	fp, count, hook := parseComment(rules[len(rules)-1].rule)
+	hook, c.Last = strings.CutSuffix(hook, lastMark)
 	if fp == "" || count != fmt.Sprint(len(rules)) || len(jumps) > 1 || c.Hook != hook {
 		return c
 	}
-	if hook != "" && (jumps[0].rule != "-j "+name || !first(saved, jumps[0])) {
+	where := first
+	if c.Last {
+		where = last
+	}
+	if hook != "" && (jumps[0].rule != "-j "+name || !where(saved, jumps[0])) {
 		return c
 	}
 	c.Seen = fp
@@ -106,7 +113,11 @@ func markedRules(c dataplane.Chain) []string {
 	if len(rules) == 0 || strings.Contains(rules[len(rules)-1], commentMatch) {
 		rules = append(rules, "-s 255.255.255.255/32 -j RETURN")
 	}
-	text := fmt.Sprintf(`%s"%s%s:%d:%s" `, commentMatch, commentStart, c.Fingerprint(), len(rules), c.Hook)
+	hook := c.Hook
+	if c.Last {
+		hook += lastMark
+	}
+	text := fmt.Sprintf(`%s"%s%s:%d:%s" `, commentMatch, commentStart, c.Fingerprint(), len(rules), hook)
 	last := &rules[len(rules)-1]
 	target := max(0, strings.LastIndex(*last, "-j "))
 	*last = (*last)[:target] + text + (*last)[target:]
@@ -148,7 +159,10 @@ func (s chains) put(_, want dataplane.Object) error {
 		fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
 	}
 	dropJumps(&b, saved, c)
-	if c.Hook != "" {
+	switch {
+	case c.Last:
+		fmt.Fprintf(&b, "-I %s %d -j %s\n", c.Hook, lastPosition(saved, c), c.Name)
+	case c.Hook != "":
 		fmt.Fprintf(&b, "-I %s 1 -j %s\n", c.Hook, c.Name)
 	}
 	b.WriteString("COMMIT\n")
