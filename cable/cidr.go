@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -55,4 +56,18 @@ func ParseCIDRs(what string, list []string) ([]netip.Prefix, error) {
 		out = append(out, p)
 	}
 	return out, errors.Join(errs...)
+}
+
+// Covered reports whether every address of p is in one of the networks of list.
+func Covered(p netip.Prefix, list []netip.Prefix) bool {
+	if slices.ContainsFunc(list, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Overlaps(p) }) {
+		return true
+	}
+	if !slices.ContainsFunc(list, p.Overlaps) { // so that the halves below end where list does
+		return false
+	}
+	bytes := p.Masked().Addr().AsSlice()
+	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	middle, _ := netip.AddrFromSlice(bytes) // of p's family
+	return Covered(netip.PrefixFrom(p.Addr(), p.Bits()+1), list) && Covered(netip.PrefixFrom(middle, p.Bits()+1), list)
 }

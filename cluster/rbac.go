@@ -72,6 +72,13 @@ var nodeRules = []rbacv1.PolicyRule{
 	byName(rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, "get"), "kubernetes"),
 }
 
+// networkRules are cluster-wide rights of gateways in addition to nodeRules: to notice networks that the cluster gets after it
+// has joined, as Service networks and as pools of Calico, in either of its groups.
+var networkRules = []rbacv1.PolicyRule{
+	rule([]string{"networking.k8s.io"}, []string{"servicecidrs"}, "list"),
+	rule([]string{"crd.projectcalico.org", "projectcalico.org"}, []string{"ippools"}, "list"),
+}
+
 // translationRules are the cluster-wide rights of gateways of a cluster with global networks, in addition to nodeRules: to read what they
 // translate by. EndpointSlices and Pods contain addresses, and no secrets.
 var translationRules = []rbacv1.PolicyRule{

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 // What agents may do is a promise: no Secrets, nothing outside the namespace but
-// reading nodes and the addresses of the API servers, nothing by wildcard.
+// reading nodes, the addresses of the API servers and the cluster's own networks, nothing by wildcard.
 func TestRightsAreLeast(t *testing.T) {
 	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
 		var rules []rbacv1.PolicyRule
@@ -34,6 +34,11 @@ func TestRightsAreLeast(t *testing.T) {
 				require.Subset(t, []string{"get", "list", "watch"}, r.Verbs)
 				if slices.Equal(r.ResourceNames, []string{"kubernetes"}) {
 					require.Equal(t, []string{"endpointslices"}, r.Resources)
+					continue
+				}
+				if slices.Contains([]string{"servicecidrs", "ippools"}, r.Resources[0]) { // networks of the cluster, and nothing secret
+					require.Equal(t, []string{"list"}, r.Verbs)
+					require.Len(t, r.Resources, 1)
 					continue
 				}
 				require.Equal(t, []string{"nodes"}, r.Resources)
@@ -73,6 +78,10 @@ func TestRightsOfAgents(t *testing.T) {
 		{"patch", "submariner.io", "submariners/status", "another", none},
 
 		{"get list watch", "", "nodes", "gw-1", gateway + " " + route},
+		{"list", "networking.k8s.io", "servicecidrs", "", gateway},
+		{"list", "crd.projectcalico.org", "ippools", "", gateway},
+		{"get watch create patch update delete", "networking.k8s.io", "servicecidrs", "kubernetes", none},
+		{"create patch update delete", "crd.projectcalico.org", "ippools", "default", none},
 		{"get list watch", "submariner.io", "submariners", "submariner", gateway + " " + route},
 		{"get list watch", "submariner.io", "endpoints", "west-x", gateway + " " + route},
 		{"create patch update delete", "submariner.io", "endpoints", "west-x", gateway},

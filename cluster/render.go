@@ -32,9 +32,9 @@ func (p Platform) Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 		role.Labels = merged(role.Labels, ours(""))
 		out = append(out, role)
 	}
-	translated := nodeRules
+	translated := slices.Concat(nodeRules, networkRules)
 	if sub.Spec.GlobalCIDR != "" {
-		translated = slices.Concat(nodeRules, translationRules)
+		translated = slices.Concat(translated, translationRules)
 	}
 	out = append(out, account(GatewayName, append(gatewayRules(), p.Use(SCCPrivileged)...), translated)...)
 	out = append(out, account(RouteAgentName, append(routeAgentRules(), p.Use(SCCPrivileged)...), nodeRules)...)

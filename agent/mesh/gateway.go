@@ -28,7 +28,7 @@ func Gateway() Role {
 	return Role{
 		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, ProbePort: dataplane.GatewayProbePort,
 		Resync: heartbeat, Watches: Kinds(), GlobalWatches: TranslatedKinds(),
-		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Drops, FlowCount, Exchange, APIServers},
+		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Drops, FlowCount, Exchange, Networks, APIServers},
 		Plan:  planGateway, Report: reportGateway, Recall: recallGateway,
 	}
 }
@@ -217,6 +217,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
 		g.Status.Conditions = append(g.Status.Conditions, egressConditions(s, m, was, o.Now)...)
+		g.Status.Conditions = append(g.Status.Conditions, networksCondition(s, m.Membership.Submariner, was, o.Now)...)
 		g.Status.LocalEndpoint = m.Offer.endpoint().Spec
 		if m.Offer.Translates.Health.IsValid() {
 			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Offer.Translates.Health.String())

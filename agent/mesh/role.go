@@ -63,6 +63,7 @@ const (
 	KernelView Part = "kernel view" // reads the state of cables from the kernel
 	Drops      Part = "drops"       // reads from the kernel how many packets it has dropped between clusters
 	FlowCount  Part = "flow count"  // reads from the kernel how many connections pass the gateway
+	Networks   Part = "networks"    // finds networks that the cluster has got since it joined
 	APIServers Part = "API servers" // finds the addresses of the API servers that the node needs
 	Exchange   Part = "exchange"    // exchanges objects with the broker
 

@@ -64,6 +64,9 @@ type Snapshot struct {
 	// address that the user specifies.
 	PublicIP    netip.Addr
 	PublicIPErr error
+	// FoundPods and FoundServices are the networks of this cluster that were found while it is a member; empty if
+	// unknown.
+	FoundPods, FoundServices FoundNetworks
 	// PoliciesDigest is policy.Digest of the policies that this cluster holds since the
 	// exchange has read all from the broker; empty if it has not, or does not run here.
 	PoliciesDigest string

@@ -103,6 +103,7 @@ var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
 	mesh.KernelView:  func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
 	mesh.Drops:       func(o Options) (manager.Runnable, error) { return newDrops(o), nil },
 	mesh.FlowCount:   func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
+	mesh.Networks:    func(o Options) (manager.Runnable, error) { return newNetworkWatch(o) },
 	mesh.APIServers:  func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
 	mesh.Allocations: func(o Options) (manager.Runnable, error) { return newAllocations(o) },
 	mesh.Exchange:    func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },

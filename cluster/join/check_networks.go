@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/cluster/networks"
 	"subctl/internal/words"
@@ -192,21 +193,21 @@ func announced(list []string) (valid []netip.Prefix, flaws []string) {
 	return valid, flaws
 }
 
-// gatewayIPs returns the addresses of the other clusters' gateways, by description.
-func (r request) gatewayIPs() map[string]netip.Addr {
-	out := map[string]netip.Addr{}
+// gatewayIPs returns the addresses of the other clusters' gateways, sorted by gateway.
+func (r request) gatewayIPs() (out []address) {
 	for _, e := range r.broker.endpoints() {
 		if ip, err := netip.ParseAddr(e.Spec.PrivateIP); err == nil && r.isOther(e.Spec.ClusterID) {
-			out[fmt.Sprintf("gateway %s of cluster %q", e.Spec.Hostname, e.Spec.ClusterID)] = ip
+			out = append(out, address{ip, fmt.Sprintf("gateway %s of cluster %q", e.Spec.Hostname, e.Spec.ClusterID)})
 		}
 	}
+	slices.SortStableFunc(out, func(a, b address) int { return strings.Compare(a.of, b.of) })
 	return out
 }
 
 // pods returns the pod networks to join with.
 func (r request) pods() (list []netip.Prefix, warning string, err error) {
 	list, warning, err = r.choose("clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
-	outside := func(p netip.Prefix) bool { return !covered(p, list) }
+	outside := func(p netip.Prefix) bool { return !cable.Covered(p, list) }
 	if r.member.Network.Guess != "" && !slices.ContainsFunc(r.member.Network.Pods.CIDRs, outside) {
 		warning = "" // the user knows the network better than a guess, and it contains all nodes
 	}
@@ -219,7 +220,8 @@ func (r request) services() (list []netip.Prefix, warning string, err error) {
 }
 
 // choose returns the networks that a flag, or the Submariner of the last join,
-// specifies, or else the networks that were found.
+// specifies, or else the networks that were found. Networks that an earlier join discovered, instead of the user, follow
+// what is found now.
 func (r request) choose(flag string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
 	if list, err = cable.ParseCIDRs("--"+flag, specified); err != nil {
 		return nil, "", nil // Validate reports it
@@ -229,6 +231,8 @@ func (r request) choose(flag string, specified []string, found networks.Found, w
 		return nil, "", fmt.Errorf("the %s network could not be discovered: specify it with --%s", what, flag)
 	case len(list) == 0:
 		return found.CIDRs, "", nil
+	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs) && r.wasDiscovered(flag):
+		list, warning = follow(list, found, flag, what)
 	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs):
 		where, remedy := "--"+flag, ""
 		if field := r.storedIn(flag); field != "" {
@@ -238,6 +242,61 @@ func (r request) choose(flag string, specified []string, found networks.Found, w
 			where, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From, remedy)
 	}
 	return list, warning, nil
+}
+
+// follow returns the networks that were discovered before, and those that are found now. A network that is no longer found
+// stays: addresses in it may be in use, and what has found it before may not be readable now.
+func follow(before []netip.Prefix, found networks.Found, flag, what string) (list []netip.Prefix, warning string) {
+	all := slices.Clone(found.CIDRs)
+	var gone, added []netip.Prefix
+	for _, p := range before {
+		if !cable.Covered(p, found.CIDRs) {
+			gone = append(gone, p)
+		}
+	}
+	all = append(all, gone...)
+	for i, p := range all {
+		if !slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Contains(p.Addr()) }) && !slices.Contains(all[:i], p) {
+			list = append(list, p)
+		}
+		if !cable.Covered(p, before) {
+			added = append(added, p)
+		}
+	}
+	var texts []string
+	if len(added) > 0 {
+		texts = append(texts, fmt.Sprintf("the %s network of this cluster now has %s as well (%s)", what, cable.FormatCIDRs(added), found.From))
+	}
+	if len(gone) > 0 {
+		texts = append(texts, fmt.Sprintf("%s of the %s network is no longer found, and stays: specify --%s to give it up", cable.FormatCIDRs(gone), what, flag))
+	}
+	return list, strings.Join(texts, "; ")
+}
+
+// wasDiscovered reports whether the last join has discovered the networks of a flag, and the user specifies no other ones now.
+func (r request) wasDiscovered(flag string) bool {
+	return r.isStored(flag) && r.member.Submariner.Discovered(strings.TrimPrefix(r.storedIn(flag), "Submariner.spec."))
+}
+
+// discovered returns the fields of the Submariner with networks that the user did not choose: see
+// v1alpha1.DiscoveredAnnotation. Where a version without the annotation has joined, networks that are just those that
+// are found were most likely discovered.
+func (r request) discovered(pods, services []netip.Prefix) []string {
+	var out []string
+	for _, n := range []struct {
+		flag, field string
+		found       networks.Found
+		list        []netip.Prefix
+		specified   []string
+	}{
+		{"clustercidr", v1alpha1.ClusterCIDRField, r.member.Network.Pods, pods, r.ClusterCIDRs},
+		{"servicecidr", v1alpha1.ServiceCIDRField, r.member.Network.Services, services, r.ServiceCIDRs},
+	} {
+		if len(n.specified) == 0 || r.wasDiscovered(n.flag) || slices.Equal(n.list, n.found.CIDRs) {
+			out = append(out, n.field)
+		}
+	}
+	return out
 }
 
 // network is an address range and its description, such as: the pod network of cluster
@@ -271,34 +330,35 @@ func overlaps(mine, others []network, remedy string) error {
 	return errors.Join(errs...)
 }
 
+// address is an address and whose it is, such as: node west-1.
+type address struct {
+	ip netip.Addr
+	of string
+}
+
 // inside returns an error for each address that is in one of nets.
-func inside(addrs map[string]netip.Addr, nets []network, remedy string) error {
+func inside(addrs []address, nets []network, remedy string) error {
 	var errs []error
-	var names []string
-	for name := range addrs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, a := range addrs {
 		for _, n := range nets {
-			if n.prefix.Contains(addrs[name]) {
-				errs = append(errs, fmt.Errorf("%s, the address of %s, is in %s, %s: %s", addrs[name], name, n.prefix, n.of, remedy))
+			if n.prefix.Contains(a.ip) {
+				errs = append(errs, fmt.Errorf("%s, the address of %s, is in %s, %s: %s", a.ip, a.of, n.prefix, n.of, remedy))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// internalIPs returns the internal IPv4 addresses of nodes, by "node <name>".
-func internalIPs(nodes []corev1.Node) map[string]netip.Addr {
-	out := map[string]netip.Addr{}
+// internalIPs returns all internal IPv4 addresses of nodes, sorted by node: the agents use the first that a device holds.
+func internalIPs(nodes []corev1.Node) (out []address) {
 	for _, n := range nodes {
 		for _, a := range n.Status.Addresses {
 			ip, err := netip.ParseAddr(a.Address)
 			if err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
-				out["node "+n.Name] = ip
+				out = append(out, address{ip, "node " + n.Name})
 			}
 		}
 	}
+	slices.SortStableFunc(out, func(a, b address) int { return strings.Compare(a.of, b.of) })
 	return out
 }

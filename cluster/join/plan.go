@@ -189,6 +189,9 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: cluster.Namespace, Annotations: map[string]string{}},
 		Spec:       spec,
 	}
+	if discovered := r.discovered(pods, services); len(discovered) > 0 {
+		sub.Annotations[v1alpha1.DiscoveredAnnotation] = strings.Join(discovered, ",")
+	}
 	if withoutScheme(r.file.BrokerURL) != withoutScheme(r.listed) {
 		sub.Annotations[insteadOfAnnotation] = withoutScheme(r.listed)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/cable"
 	"subctl/cluster/networks"
 )
 
@@ -24,7 +25,7 @@ func (r request) unreachable(was, will v1alpha1.SubmarinerSpec) []string {
 		{"Service", "servicecidr", was.ServiceCIDR, will.ServiceCIDR, "", len(r.ServiceCIDRs) > 0},
 	} {
 		next := networks.Parse(n.will)
-		if !slices.ContainsFunc(networks.Parse(n.was), func(p netip.Prefix) bool { return !covered(p, next) }) {
+		if !slices.ContainsFunc(networks.Parse(n.was), func(p netip.Prefix) bool { return !cable.Covered(p, next) }) {
 			continue
 		}
 		guess := ""
@@ -47,23 +48,9 @@ func unreachableGlobally(was, will v1alpha1.SubmarinerSpec) []string {
 	case will.GlobalCIDR == "":
 		return []string{fmt.Sprintf("this cluster gives up its global network %s: other clusters can no longer reach its addresses, but its pods and Services by the addresses that they have in the cluster (%s and %s); "+
 			"keep it with --globalnet", was.GlobalCIDR, will.ClusterCIDR, will.ServiceCIDR)}
-	case !slices.ContainsFunc(networks.Parse(was.GlobalCIDR), func(p netip.Prefix) bool { return !covered(p, next) }):
+	case !slices.ContainsFunc(networks.Parse(was.GlobalCIDR), func(p netip.Prefix) bool { return !cable.Covered(p, next) }):
 		return nil
 	}
 	return []string{fmt.Sprintf("the global network of this cluster changes from %s to %s: other clusters can no longer reach its addresses, and pods and Services get new ones; "+
 		"keep it by omitting --globalnet-cidr and --globalnet-cluster-size", was.GlobalCIDR, will.GlobalCIDR)}
-}
-
-// covered reports whether every address of p is in one of the networks of list.
-func covered(p netip.Prefix, list []netip.Prefix) bool {
-	if slices.ContainsFunc(list, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Overlaps(p) }) {
-		return true
-	}
-	if !slices.ContainsFunc(list, p.Overlaps) { // so that the halves below end where list does
-		return false
-	}
-	bytes := p.Masked().Addr().AsSlice()
-	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
-	middle, _ := netip.AddrFromSlice(bytes) // of p's family
-	return covered(netip.PrefixFrom(p.Addr(), p.Bits()+1), list) && covered(netip.PrefixFrom(middle, p.Bits()+1), list)
 }

@@ -4,14 +4,17 @@
 package networks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/internal/kube"
 )
@@ -41,12 +44,31 @@ type source func(context.Context, client.Reader) (Found, error)
 // allocates addresses itself takes precedence over Kubernetes, and configuration over
 // observation. Sources that do not exist, or that the user may not read, are skipped.
 func Discover(ctx context.Context, c client.Client) (*Discovered, error) {
-	n := &Discovered{}
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("discovering the pod network: %w", err)
 	}
-	e, err := evidence(ctx, c, nodes.Items)
+	return discover(ctx, c, nodes.Items, fromRefusal(c))
+}
+
+// Inspect is like Discover for users who may only read. It knows nothing about nodes that the user may not list.
+func Inspect(ctx context.Context, c client.Reader) (*Discovered, error) {
+	nodes := &corev1.NodeList{}
+	err := c.List(ctx, nodes)
+	if err != nil && !kube.Unreadable(err) {
+		return nil, fmt.Errorf("discovering the pod network: %w", err)
+	}
+	n, discoverErr := discover(ctx, c, nodes.Items)
+	if discoverErr == nil && err != nil {
+		n.warn("this user may not list nodes, which can have signs of settings that traffic between clusters depends on")
+	}
+	return n, discoverErr
+}
+
+// discover asks further sources for the Service network last.
+func discover(ctx context.Context, c client.Reader, nodes []corev1.Node, further ...source) (*Discovered, error) {
+	n := &Discovered{}
+	e, err := evidence(ctx, c, nodes)
 	if err != nil {
 		return nil, fmt.Errorf("detecting the network plugin: %w", err)
 	}
@@ -57,19 +79,35 @@ func Discover(ctx context.Context, c client.Client) (*Discovered, error) {
 		return nil, fmt.Errorf("discovering the pod network: %w", err)
 	}
 	if len(n.Pods.CIDRs) == 0 {
-		n.Pods = fromNodes(nodes.Items)
+		n.Pods = fromNodes(nodes)
 		if len(n.Pods.CIDRs) > 0 {
 			n.Guess = fmt.Sprintf("the pod network is a guess, %s, from the %s: later nodes may be outside it; specify the network with --clustercidr",
 				cable.FormatCIDRs(n.Pods.CIDRs), n.Pods.From)
 		}
 	}
-	n.Services, err = first(ctx, c, fromServiceCIDRs, fromAPIServer, kubeadm("serviceSubnet"), fromRefusal(c))
+	n.Pods = n.withLaterRanges(nodes)
+	sources := append([]source{fromServiceCIDRs, fromAPIServer, kubeadm("serviceSubnet")}, further...)
+	n.Services, err = first(ctx, c, sources...)
 	if err != nil {
 		return nil, fmt.Errorf("discovering the Service network: %w", err)
 	}
 	n.Pods = n.onlyIPv4("pod", n.Pods)
 	n.Services = n.onlyIPv4("Service", n.Services)
 	return n, nil
+}
+
+// Watched discovers what may change while a cluster is a member, with the rights of a gateway: the Service networks
+// of the ServiceCIDR API, and Calico's pools. What does not exist, or may not be read, is empty.
+func Watched(ctx context.Context, c client.Reader) (pods, services Found, err error) {
+	if pods, err = first(ctx, c, fromEnabledPools); err != nil {
+		return Found{}, Found{}, fmt.Errorf("reading Calico's IPPools: %w", err)
+	}
+	if services, err = first(ctx, c, fromServiceCIDRs); err != nil {
+		return Found{}, Found{}, fmt.Errorf("reading ServiceCIDRs: %w", err)
+	}
+	pods.CIDRs, _ = ipv4(pods.CIDRs)
+	services.CIDRs, _ = ipv4(services.CIDRs)
+	return pods, services, nil
 }
 
 func (n *Discovered) warn(format string, args ...any) {
@@ -110,41 +148,72 @@ func Parse(list string) []netip.Prefix {
 	return out
 }
 
-// fromNodes guesses the pod network: the smallest network that contains the pod networks of
-// all nodes. It finds nothing if a node has no pod network.
-func fromNodes(nodes []corev1.Node) Found {
-	var all []netip.Prefix
+// podCIDRs returns the first IPv4 pod network of each node that has one.
+func podCIDRs(nodes []corev1.Node) (out []netip.Prefix) {
 	for _, node := range nodes {
-		four, _ := ipv4(Parse(strings.Join(append(node.Spec.PodCIDRs, node.Spec.PodCIDR), ",")))
-		if len(four) == 0 {
-			return Found{}
-		}
-		all = append(all, four[0])
-	}
-	if len(all) == 0 {
-		return Found{}
-	}
-	shown := all
-	if len(shown) > 4 {
-		shown = shown[:4]
-	}
-	from := fmt.Sprintf("podCIDRs of the nodes (%s", cable.FormatCIDRs(shown))
-	if len(all) > len(shown) {
-		from += ",…"
-	}
-	return Found{[]netip.Prefix{covering(all)}, from + ")"}
-}
-
-// covering returns the smallest network that contains every network of list, which must
-// not be empty.
-func covering(list []netip.Prefix) netip.Prefix {
-	out := list[0]
-	for _, p := range list[1:] {
-		for out.Bits() > 0 && (out.Bits() > p.Bits() || !out.Contains(p.Addr())) {
-			out = netip.PrefixFrom(out.Addr(), out.Bits()-1).Masked()
+		if four, _ := ipv4(Parse(strings.Join(append(node.Spec.PodCIDRs, node.Spec.PodCIDR), ","))); len(four) > 0 {
+			out = append(out, four[0])
 		}
 	}
 	return out
+}
+
+// fromNodes guesses the pod networks: the smallest networks that contain the pod networks of
+// all nodes. It finds nothing if a node has no pod network.
+func fromNodes(nodes []corev1.Node) Found {
+	all := podCIDRs(nodes)
+	if len(all) < len(nodes) || len(all) == 0 {
+		return Found{}
+	}
+	return Found{covering(all), "podCIDRs of the nodes (" + shortened(all) + ")"}
+}
+
+// withLaterRanges returns the pod networks, and those of nodes outside them: a cluster gets another range when the first
+// one is full. They do not count if no node's is inside: then the network plugin does not use the nodes' networks.
+func (n *Discovered) withLaterRanges(nodes []corev1.Node) Found {
+	inside := func(p netip.Prefix) bool { return cable.Covered(p, n.Pods.CIDRs) }
+	all := podCIDRs(nodes)
+	outside := slices.DeleteFunc(slices.Clone(all), inside)
+	if n.Plugin == v1alpha1.Calico || len(outside) == 0 || len(outside) == len(all) {
+		return n.Pods
+	}
+	return Found{append(slices.Clone(n.Pods.CIDRs), covering(outside)...), n.Pods.From + ", and podCIDRs of nodes (" + shortened(outside) + ")"}
+}
+
+func shortened(list []netip.Prefix) string {
+	const most = 4
+	if len(list) > most {
+		return cable.FormatCIDRs(list[:most]) + ",…"
+	}
+	return cable.FormatCIDRs(list)
+}
+
+// guessBits is the prefix length of the largest network that is guessed from the networks of nodes. Networks
+// that are further apart belong to different ranges.
+const guessBits = 12
+
+// covering returns the smallest networks of at least guessBits that contain every network of list.
+func covering(list []netip.Prefix) (out []netip.Prefix) {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
+	for _, p := range list {
+		if len(out) > 0 {
+			if both := common(out[len(out)-1], p); both.Bits() >= guessBits {
+				out[len(out)-1] = both
+				continue
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// common returns the smallest network that contains a and b.
+func common(a, b netip.Prefix) netip.Prefix {
+	for a.Bits() > 0 && (a.Bits() > b.Bits() || !a.Contains(b.Addr())) {
+		a = netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
+	}
+	return a
 }
 
 // ipv4 splits networks by family.

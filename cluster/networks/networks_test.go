@@ -31,6 +31,21 @@ func withPods(name string, cidrs ...string) client.Object {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: cidrs}}
 }
 
+// using returns a pool of Calico's with allowed uses.
+func using(pool client.Object, uses ...string) client.Object {
+	u := pool.(*unstructured.Unstructured)
+	_ = unstructured.SetNestedStringSlice(u.Object, uses, "spec", "allowedUses")
+	return u
+}
+
+func podAt(name, ip string) client.Object {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	if ip != "" {
+		pod.Status.PodIPs = []corev1.PodIP{{IP: ip}}
+	}
+	return pod
+}
+
 func TestDiscover(t *testing.T) {
 	kubeadm := configMap("kube-system", "kubeadm-config", "ClusterConfiguration", "networking: {podSubnet: 10.1.0.0/16, serviceSubnet: 10.2.0.0/16}")
 	cilium := configMap("kube-system", "cilium-config", "ipam", "cluster-pool").(*corev1.ConfigMap)
@@ -60,6 +75,31 @@ func TestDiscover(t *testing.T) {
 			pods: "[10.3.0.0/16 10.4.0.0/16] from ConfigMap kube-system/cilium-config", services: "[10.2.0.0/16] from ConfigMap kube-system/kubeadm-config", plugin: "cilium",
 		},
 		{name: "calico", objs: []client.Object{pool("a", "10.7.0.0/16", false), pool("b", "10.8.0.0/16", true)}, pods: "[10.7.0.0/16] from Calico's IPPools", services: nothing},
+		{
+			name: "calico: pools for load balancers and for tunnels only, pools that pods have left or not",
+			objs: []client.Object{
+				pool("a", "10.7.0.0/16", false), using(pool("lb", "198.51.100.0/24", false), "LoadBalancer"),
+				using(pool("both", "10.13.0.0/16", false), "Workload", "Tunnel"), using(pool("tunnels", "10.14.0.0/24", false), "Tunnel"),
+				pool("left", "10.15.0.0/16", true), pool("leaving", "10.16.0.0/16", true), using(pool("old-lb", "10.17.0.0/24", true), "LoadBalancer"),
+				podAt("a", "10.7.1.1"), podAt("b", "10.16.3.4"), podAt("c", "10.17.0.4"), podAt("d", ""),
+			},
+			pods: "[10.7.0.0/16 10.13.0.0/16 10.14.0.0/24 10.16.0.0/16] from Calico's IPPools", services: nothing,
+		},
+		{
+			name: "kubeadm, and a later range of nodes", objs: []client.Object{kubeadm, withPods("n1", "10.1.1.0/24"), withPods("n2", "10.20.0.0/24"), withPods("n3", "10.20.3.0/24")},
+			pods:     "[10.1.0.0/16 10.20.0.0/22] from ConfigMap kube-system/kubeadm-config, and podCIDRs of nodes (10.20.0.0/24,10.20.3.0/24)",
+			services: "[10.2.0.0/16] from ConfigMap kube-system/kubeadm-config",
+		},
+		{
+			name: "cilium, which does not use the networks of nodes", objs: []client.Object{cilium, withPods("n1", "10.244.1.0/24")},
+			pods: "[10.3.0.0/16 10.4.0.0/16] from ConfigMap kube-system/cilium-config", services: nothing,
+		},
+		{
+			name: "nodes of two ranges", objs: []client.Object{withPods("n1", "10.244.1.0/24"), withPods("n2", "10.1.2.0/24"), withPods("n3", "10.244.200.0/24")}, services: nothing,
+			pods: "[10.1.2.0/24 10.244.0.0/16] from podCIDRs of the nodes (10.244.1.0/24,10.1.2.0/24,10.244.200.0/24)",
+			guess: "the pod network is a guess, 10.1.2.0/24,10.244.0.0/16, from the podCIDRs of the nodes (10.244.1.0/24,10.1.2.0/24,10.244.200.0/24): " +
+				"later nodes may be outside it; specify the network with --clustercidr",
+		},
 		{
 			name: "flannel", objs: []client.Object{configMap("kube-flannel", "kube-flannel-cfg", "net-conf.json", `{"Network":"10.9.0.0/16"}`)},
 			pods: "[10.9.0.0/16] from ConfigMap kube-flannel/kube-flannel-cfg", services: nothing,

@@ -1,12 +1,9 @@
 package networks
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -32,21 +29,10 @@ var traces = []struct {
 	{v1alpha1.Flannel, []string{"kube-flannel-ds", "kube-flannel-ds-amd64", "kube-flannel", "flannel"}, "flannel.alpha.coreos.com/backend-type"},
 }
 
-// Evidence is the input of DetectPlugin. What does not exist, or is unknown, is empty.
-type Evidence struct {
-	DaemonSets []appsv1.DaemonSet
-	Nodes      []corev1.Node
-	// Cilium is the data of Cilium's ConfigMap, cilium-config.
-	Cilium map[string]string
-	// CalicoPools are Calico's IPPools, and CalicoSettings its FelixConfigurations.
-	CalicoPools, CalicoSettings []unstructured.Unstructured
-}
-
 // Plugin is a network plugin.
 type Plugin struct {
 	Name string // a value of Submariner.status.networkPlugin
-	// Warnings name settings of the plugin under which traffic between clusters is known to
-	// fail, and what to change.
+	// Warnings name what was found of the signs that traffic between clusters fails, and what to change.
 	Warnings []string
 }
 
@@ -54,13 +40,8 @@ type Plugin struct {
 // precedence over annotations of nodes, which may be left over from another plugin. It is a
 // pure function.
 func DetectPlugin(e Evidence) Plugin {
-	p := Plugin{Name: fromTraces(e)}
-	for _, w := range e.warnings(p.Name) {
-		if w != "" {
-			p.Warnings = append(p.Warnings, w+"; see docs/cni.md")
-		}
-	}
-	return p
+	name := fromTraces(e)
+	return Plugin{Name: name, Warnings: e.warnings(name)}
 }
 
 func fromTraces(e Evidence) string {
@@ -80,131 +61,22 @@ func fromTraces(e Evidence) string {
 	return v1alpha1.GenericNetwork
 }
 
-// warnings returns the warnings about a plugin; empty strings are ignored.
-func (e Evidence) warnings(plugin string) []string {
-	switch plugin {
-	case v1alpha1.Cilium:
-		return []string{e.ciliumMasquerading(), e.ciliumRouting(), e.ciliumServices()}
-	case v1alpha1.Canal:
-		return []string{e.calicoBPF()}
-	case v1alpha1.Calico:
-		return []string{e.calicoBPF(), e.calicoEncapsulation()}
-	case v1alpha1.OVNKubernetes:
-		return []string{e.ovnGatewayMode()}
-	}
-	return nil
-}
-
-// replacesKubeProxy reports whether Cilium takes the place of kube-proxy.
-func (e Evidence) replacesKubeProxy() bool {
-	value := e.Cilium["kube-proxy-replacement"]
-	return value == "true" || value == "strict" // the value before Cilium 1.14
-}
-
-// ciliumMasquerading warns if Cilium, beside kube-proxy, masquerades in BPF on all devices that it
-// detects. Where it replaces kube-proxy, it translates the addresses of Services on the same devices.
-func (e Evidence) ciliumMasquerading() string {
-	if e.replacesKubeProxy() || e.Cilium["enable-bpf-masquerade"] != "true" || e.Cilium["enable-ipv4-masquerade"] == "false" || strings.TrimSpace(e.Cilium["devices"]) != "" {
-		return ""
-	}
-	return "Cilium masquerades packets of pods in BPF on every device that it detects, which can be the devices of subctl: other clusters then see addresses of nodes instead of pods. " +
-		`Set devices to the nodes' own devices, such as devices: "eth0", in ConfigMap cilium-config (Helm: devices={eth0}), and restart Cilium`
-}
-
-// ciliumRouting warns if Cilium forwards packets of pods past the kernel's firewall, which
-// it does by default where it replaces kube-proxy and masquerades in BPF.
-func (e Evidence) ciliumRouting() string {
-	if !e.replacesKubeProxy() || e.Cilium["enable-bpf-masquerade"] != "true" || e.Cilium["enable-host-legacy-routing"] == "true" {
-		return ""
-	}
-	return "Cilium routes packets of pods in BPF, past the rules of the node's kernel that keep source addresses and limit packet sizes: " +
-		`set enable-host-legacy-routing: "true" in ConfigMap cilium-config (Helm: bpf.hostLegacyRouting=true), and restart Cilium`
-}
-
-// ciliumServices warns if Cilium takes the place of kube-proxy and translates addresses of
-// Services only for packets of this cluster's own pods.
-func (e Evidence) ciliumServices() string {
-	if !e.replacesKubeProxy() || e.Cilium["bpf-lb-external-clusterip"] == "true" {
-		return ""
-	}
-	return "Cilium replaces kube-proxy, and serves the addresses of Services to this cluster's own pods only: other clusters reach pods, but no Service. " +
-		`Set bpf-lb-external-clusterip: "true" in ConfigMap cilium-config (Helm: bpf.lbExternalClusterIP=true), and restart Cilium`
-}
-
-// calicoBPF warns about Calico's eBPF dataplane.
-func (e Evidence) calicoBPF() string {
-	enabled := e.calicoEnv("FELIX_BPFENABLED", "true")
-	for _, felix := range e.CalicoSettings {
-		bpf, _, _ := unstructured.NestedBool(felix.Object, "spec", "bpfEnabled")
-		enabled = enabled || bpf && felix.GetName() == "default"
-	}
-	if !enabled {
-		return ""
-	}
-	return "Calico's eBPF dataplane replaces kube-proxy and routes packets past the rules of the node's kernel: other clusters reach no Service, and source addresses change. " +
-		"Set bpfEnabled: false in FelixConfiguration default, and run kube-proxy"
-}
-
-// calicoEnv reports whether Calico's DaemonSet sets an environment variable, which takes
-// precedence over Calico's configuration, to a value.
-func (e Evidence) calicoEnv(name, value string) bool {
-	for _, ds := range e.DaemonSets {
-		for _, c := range ds.Spec.Template.Spec.Containers {
-			if c.Name == "calico-node" && slices.Contains(c.Env, corev1.EnvVar{Name: name, Value: value}) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// calicoEncapsulation warns if Calico gives nodes no address in the pod network, which it
-// does for the sake of its tunnels only.
-func (e Evidence) calicoEncapsulation() string {
-	var plain []string
-	for _, pool := range e.CalicoPools {
-		if !isForPods(pool) {
-			continue
-		}
-		for _, field := range []string{"ipipMode", "vxlanMode"} {
-			if mode, _, _ := unstructured.NestedString(pool.Object, "spec", field); mode != "" && mode != "Never" {
-				return ""
-			}
-		}
-		plain = append(plain, pool.GetName())
-	}
-	if len(plain) == 0 {
-		return ""
-	}
-	return "Calico does not encapsulate (IPPool " + strings.Join(plain, ", ") + "), so nodes have no address in the pod network: host-network pods do not reach other clusters, " +
-		"and connections have no health check. Set vxlanMode: CrossSubnet in the IPPool, which encapsulates between networks of nodes only"
-}
-
-// isForPods reports whether Calico gives pods addresses of a pool. Upstream's Submariner
-// creates pools for the networks of other clusters, with a label.
+// isForPods reports whether Calico gives pods addresses of a pool. Upstream's Submariner creates pools for the networks of
+// other clusters, with a label. Pools can be for load balancers only; the addresses of nodes' tunnels are those of host-network pods.
 func isForPods(pool unstructured.Unstructured) bool {
 	disabled, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
-	return !disabled && pool.GetLabels()["submariner.io/ippool"] == ""
+	return !disabled && mayHavePods(pool)
 }
 
-// ovnGatewayMode warns about nodes whose packets leave OVN past the node's kernel.
-func (e Evidence) ovnGatewayMode() string {
-	var shared []string
-	for _, n := range e.Nodes {
-		var config map[string]struct{ Mode string }
-		err := json.Unmarshal([]byte(n.Annotations["k8s.ovn.org/l3-gateway-config"]), &config)
-		if err == nil && config["default"].Mode == "shared" {
-			shared = append(shared, n.Name)
-		}
-	}
-	if len(shared) == 0 {
-		return ""
-	}
-	slices.Sort(shared)
-	which := shared[0]
-	if len(shared) > 1 {
-		which = fmt.Sprintf("%s and %d other nodes", which, len(shared)-1)
-	}
-	return "OVN-Kubernetes is in gateway mode \"shared\" on " + which + ": packets of pods pass the node's routes, so that they do not find other clusters. " +
-		"Change the gateway mode to \"local\" (OpenShift: routingViaHost: true and ipForwarding: Global in Network.operator.openshift.io cluster)"
+// isLeftByPods reports whether Calico gives pods no more addresses of a pool. Pods that have one keep it: this is how people
+// move pods to another pool.
+func isLeftByPods(pool unstructured.Unstructured) bool {
+	disabled, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
+	return disabled && mayHavePods(pool)
+}
+
+func mayHavePods(pool unstructured.Unstructured) bool {
+	uses, _, _ := unstructured.NestedStringSlice(pool.Object, "spec", "allowedUses")
+	return pool.GetLabels()["submariner.io/ippool"] == "" &&
+		(len(uses) == 0 || slices.Contains(uses, "Workload") || slices.Contains(uses, "Tunnel"))
 }

@@ -3,11 +3,14 @@ package networks
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,27 +20,68 @@ import (
 	"subctl/internal/kube"
 )
 
-// evidence reads what DetectPlugin looks at. What the user may not read is skipped.
+// The names of ConfigMaps that signs are in, and the kinds of objects.
+const (
+	ciliumConfig = "cilium-config"
+	ipPool       = "IPPool"
+)
+
+// configMaps are the ConfigMaps that signs are in, except Cilium's, which can be in any namespace.
+var configMaps = []string{"antrea-config", "kube-proxy", "kube-proxy-config"}
+
+// evidence reads what DetectPlugin looks at. What the user may not read is skipped, and noted.
 func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Evidence, error) {
-	e := Evidence{Nodes: nodes}
+	e := Evidence{
+		Nodes: nodes, ConfigMaps: map[string]corev1.ConfigMap{}, Objects: map[string][]unstructured.Unstructured{},
+		Unread: map[string]bool{},
+	}
+	// note returns nil for what does not exist, or may not be read.
+	note := func(name string, err error) error {
+		if apierrors.IsForbidden(err) {
+			e.Unread[name] = true
+		}
+		if err == nil || kube.Unreadable(err) {
+			return nil
+		}
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
 	list := &appsv1.DaemonSetList{}
-	if err := c.List(ctx, list); err != nil && !kube.Unreadable(err) {
+	if err := note(daemonSets, c.List(ctx, list)); err != nil {
 		return Evidence{}, err
 	}
 	e.DaemonSets = list.Items
-	cm, err := configMap(ctx, c, ciliumNamespace(list.Items), "cilium-config")
-	if err != nil && !kube.Unreadable(err) {
+	pods := &corev1.PodList{}
+	kubeProxy := client.MatchingLabels{"component": "kube-proxy"}
+	if err := note(proxies, c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), kubeProxy)); err != nil {
 		return Evidence{}, err
 	}
-	if err == nil {
-		e.Cilium = cm.Data
+	e.Proxies = pods.Items
+	keys := []client.ObjectKey{{Namespace: ciliumNamespace(list.Items), Name: ciliumConfig}}
+	for _, name := range configMaps {
+		keys = append(keys, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: name})
 	}
-	if e.CalicoPools, err = fromCalicoAPI(ctx, c, "IPPool"); err != nil && !kube.Unreadable(err) {
+	for _, key := range keys {
+		cm, err := configMap(ctx, c, key.Namespace, key.Name)
+		if err == nil {
+			e.ConfigMaps[key.Name] = *cm
+		}
+		if err := note(key.Name, err); err != nil {
+			return Evidence{}, err
+		}
+	}
+	for _, kind := range []string{ipPool, "FelixConfiguration"} {
+		objects, err := fromCalicoAPI(ctx, c, kind)
+		if err := note(kind, err); err != nil {
+			return Evidence{}, err
+		}
+		e.Objects[kind] = objects
+	}
+	installations := &unstructured.UnstructuredList{}
+	installations.SetGroupVersionKind(schema.GroupVersionKind{Group: "operator.tigera.io", Version: "v1", Kind: "InstallationList"})
+	if err := note("Installation", c.List(ctx, installations)); err != nil {
 		return Evidence{}, err
 	}
-	if e.CalicoSettings, err = fromCalicoAPI(ctx, c, "FelixConfiguration"); err != nil && !kube.Unreadable(err) {
-		return Evidence{}, err
-	}
+	e.Objects["Installation"] = installations.Items
 	return e, nil
 }
 
@@ -51,20 +95,67 @@ func ciliumNamespace(list []appsv1.DaemonSet) string {
 	return metav1.NamespaceSystem
 }
 
-// fromCalico reads Calico's address pools.
+// fromCalico reads Calico's address pools, and those disabled ones that still have pods.
 func fromCalico(ctx context.Context, c client.Reader) (Found, error) {
-	pools, err := fromCalicoAPI(ctx, c, "IPPool")
-	if err != nil {
+	found, disabled, err := calicoPools(ctx, c)
+	if err != nil || len(disabled) == 0 {
+		return found, err
+	}
+	used, err := withPods(ctx, c, disabled)
+	if err != nil && !kube.Unreadable(err) {
 		return Found{}, err
 	}
-	var out []netip.Prefix
+	found.CIDRs = append(found.CIDRs, used...)
+	return found, nil
+}
+
+// fromEnabledPools is fromCalico for those who need not read pods.
+func fromEnabledPools(ctx context.Context, c client.Reader) (Found, error) {
+	found, _, err := calicoPools(ctx, c)
+	return found, err
+}
+
+func calicoPools(ctx context.Context, c client.Reader) (found Found, disabled []netip.Prefix, err error) {
+	pools, err := fromCalicoAPI(ctx, c, ipPool)
+	if err != nil {
+		return Found{}, nil, err
+	}
+	found.From = "Calico's IPPools"
 	for _, pool := range pools {
-		if isForPods(pool) {
-			cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
-			out = append(out, Parse(cidr)...)
+		cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
+		switch {
+		case isForPods(pool):
+			found.CIDRs = append(found.CIDRs, Parse(cidr)...)
+		case isLeftByPods(pool):
+			disabled = append(disabled, Parse(cidr)...)
 		}
 	}
-	return Found{out, "Calico's IPPools"}, nil
+	return found, disabled, nil
+}
+
+// podsPage is how many pods are read at once: a cluster may have very many.
+const podsPage = 500
+
+// withPods returns the networks that have the address of a pod.
+func withPods(ctx context.Context, c client.Reader, list []netip.Prefix) (used []netip.Prefix, err error) {
+	for next := ""; len(list) > 0; {
+		pods := &corev1.PodList{}
+		if err := c.List(ctx, pods, client.Limit(podsPage), client.Continue(next)); err != nil {
+			return nil, err
+		}
+		for _, pod := range pods.Items {
+			for _, ip := range pod.Status.PodIPs {
+				addr, err := netip.ParseAddr(ip.IP)
+				if i := slices.IndexFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) }); err == nil && i >= 0 && !pod.Spec.HostNetwork {
+					used, list = append(used, list[i]), slices.Delete(list, i, i+1)
+				}
+			}
+		}
+		if next = pods.Continue; next == "" {
+			break
+		}
+	}
+	return used, nil
 }
 
 // fromCalicoAPI returns Calico's objects of a kind. Calico keeps them in a group of its own,
@@ -87,7 +178,7 @@ func fromCilium(ctx context.Context, c client.Reader) (Found, error) {
 	if err := c.List(ctx, list); err != nil && !kube.Unreadable(err) {
 		return Found{}, err
 	}
-	cm, err := configMap(ctx, c, ciliumNamespace(list.Items), "cilium-config")
+	cm, err := configMap(ctx, c, ciliumNamespace(list.Items), ciliumConfig)
 	if err != nil || !strings.HasPrefix(cm.Data["ipam"], "cluster-pool") {
 		return Found{}, err
 	}

@@ -22,6 +22,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
+	"subctl/cluster/networks"
 )
 
 // Site is the state of one cluster, read at one time. Gateways are sorted by name; other
@@ -41,6 +42,7 @@ type Site struct {
 	Deployments []appsv1.Deployment
 	Pods        []corev1.Pod
 	Nodes       []corev1.Node
+	Network     *networks.Discovered // nil: not read
 }
 
 // Joined reports whether the cluster has joined.
@@ -132,6 +134,17 @@ func ReadNodes(ctx context.Context, r client.Reader, s *Site) error {
 	var list corev1.NodeList
 	err := listIn(ctx, r, &list, "", "nodes")
 	s.Nodes = list.Items
+	return err
+}
+
+// ReadNetwork discovers the networks of a cluster that has joined, and its network plugin, as far as the user may read
+// its configuration.
+func ReadNetwork(ctx context.Context, r client.Reader, s *Site) error {
+	if !s.Joined() {
+		return nil
+	}
+	var err error
+	s.Network, err = networks.Inspect(ctx, r)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/cable/ipsec"
+	"subctl/cluster/networks"
 )
 
 const root = "../.."
@@ -64,7 +65,7 @@ func TestOptions(t *testing.T) {
 
 func TestWriteTidiesUp(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"dataplane/numbers.go", "agent/metrics.go"} {
+	for _, name := range []string{"dataplane/numbers.go", "agent/metrics.go", "docs/cni.md"} {
 		source, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
@@ -98,6 +99,19 @@ func TestProposals(t *testing.T) {
 	require.Contains(t, example, "espProposals")
 	_, err := cable.ParseConfig(example, drivers.All())
 	require.NoError(t, err)
+}
+
+// TestSignTable: each row links to a section of the page, and is marked.
+func TestSignTable(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "cni.md"))
+	require.NoError(t, err)
+	heads := strings.ToLower(string(page))
+	for _, s := range networks.Signs() {
+		head := "\n## " + strings.ReplaceAll(s.Section, "-", " ")
+		require.Contains(t, strings.ReplaceAll(strings.ReplaceAll(heads, "`", ""), "-", " "), head, s.Product)
+	}
+	require.Contains(t, string(page), "#cilium) | `networkPlugin: cilium`; `kube-proxy-replacement: true` or `strict` in ConfigMap `cilium-config`; ")
+	require.Contains(t, string(page), "| works | nothing | *run* |")
 }
 
 // TestMetrics: every metric is found, with all of its labels.

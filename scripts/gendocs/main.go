@@ -1,7 +1,7 @@
 // Command gendocs writes the generated documentation: docs/cli from the
 // commands, docs/numbers.md from dataplane/numbers.go, docs/metrics.md from
-// agent/metrics.go, and docs/cable-options.md from the cable drivers. It must run in the
-// root of the module. Its output depends only on the source.
+// agent/metrics.go, docs/cable-options.md from the cable drivers, and the table in docs/cni.md
+// from cluster/networks. It must run in the root of the module. Its output depends only on the source.
 package main
 
 import (
@@ -33,6 +33,9 @@ func generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files["docs/cable-options.md"] = options(drivers.All())
+	if files["docs/cni.md"], err = cni(filepath.Join(root, "docs", "cni.md")); err != nil {
+		return nil, err
+	}
 	return files, nil
 }
 

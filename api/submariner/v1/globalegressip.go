@@ -12,6 +12,7 @@ const (
 	ReasonNoPods       = "NoPods"
 	ReasonOthersFirst  = "OthersFirst"
 	ReasonNoRoom       = "NoRoom"
+	ReasonFewAddresses = "FewAddresses"
 )
 
 // GlobalEgressIP requests global addresses that packets of pods of its namespace have as their source

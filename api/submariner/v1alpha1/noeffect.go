@@ -5,7 +5,7 @@ package v1alpha1
 func (s SubmarinerSpec) WithoutEffect() SubmarinerSpec {
 	s.Broker, s.AirGappedDeployment = "", false
 	s.BrokerK8sApiServerToken, s.CeIPSecPSK, s.CeIPSecIKEPort = "", "", 0
-	s.CableDriverCustomConfigPath, s.ClustersetIPCIDR = "", ""
+	s.ClustersetIPCIDR = ""
 	s.ClustersetIPEnabled, s.LoadBalancerEnabled, s.ServiceDiscoveryEnabled = false, false, false
 	s.CoreDNSCustomConfig, s.CustomDomains, s.NodeSelector = nil, nil, nil
 	return s

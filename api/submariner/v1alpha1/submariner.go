@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -42,7 +45,21 @@ const (
 	// PublicKeyAnnotation, on a Submariner, holds the cluster's X25519 public key, in base64.
 	// The active gateway transfers it to the Cluster object.
 	PublicKeyAnnotation = "submariner.io/public-key"
+	// DiscoveredAnnotation, on a Submariner, lists the fields of its spec whose networks join has discovered, and the user has not
+	// chosen, separated by commas. They follow what is found when joining again.
+	DiscoveredAnnotation = "submariner.io/discovered-networks"
 )
+
+// The fields in DiscoveredAnnotation.
+const (
+	ClusterCIDRField = "clusterCIDR"
+	ServiceCIDRField = "serviceCIDR"
+)
+
+// Discovered reports whether the networks in a field were discovered: see DiscoveredAnnotation.
+func (s *Submariner) Discovered(field string) bool {
+	return slices.Contains(strings.Split(s.Annotations[DiscoveredAnnotation], ","), field)
+}
 
 // SubmarinerSpec holds the settings with which a cluster is joined.
 type SubmarinerSpec struct {
@@ -119,10 +136,11 @@ type SubmarinerSpec struct {
 	// CableDriverCustomConfig names a ConfigMap with settings of the cable drivers.
 	// +optional
 	CableDriverCustomConfig *ConfigMapRef `json:"cableDriverCustomConfig,omitempty"`
-	// CableDriverCustomConfigPath must be empty: the gateways read the ConfigMap through the API
-	// server, so that a change takes effect at once and restarts no pod.
+	// CableDriverCustomConfigPath is the directory at which the pods of gateways mount that ConfigMap, which they do if it is set, from
+	// the next subctl join on. The gateways read the settings through the API server in any case, so that a change takes effect at once.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: the gateways read the ConfigMap of cableDriverCustomConfig through the API server, not from a mounted volume"
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self == '' || (self.matches('^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$') && !self.matches('^/(bin|dev|lib|lib64|proc|run|sbin|sys|tmp|usr|var/run)(/|$)') && self != '/etc' && self != '/var')",message="it must be an absolute path in the gateways' pods, such as /etc/submariner/cable-driver-config, that hides none of their own files"
 	CableDriverCustomConfigPath string `json:"cableDriverCustomConfigPath,omitempty"`
 
 	// ClusterCIDR lists the pod networks, separated by commas.
