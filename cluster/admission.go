@@ -87,8 +87,9 @@ func agentPolicy(name string, rules []admissionv1.NamedRuleWithOperations, valid
 const LabelsName = "submariner-labels"
 
 // labelPolicy returns the policy that lets only the agents change the reserved labels of the objects
-// that kinds identifies by the cluster ID in their spec. The labels tell the objects of this cluster
-// from copies. The broker has a policy of its own.
+// that kinds identifies by the cluster ID in their spec, and the clustersets of a Cluster. The labels tell the objects of this cluster
+// from copies. The clustersets are what the agents have found: the grant decides, and nobody who edits them is to believe that
+// it has an effect. The broker has policies of its own.
 func labelPolicy(kinds exchange.Table) []client.Object {
 	var reserved []string
 	for _, prefix := range submarinerv1.ReservedLabels {
@@ -116,6 +117,10 @@ func labelPolicy(kinds exchange.Table) []client.Object {
 		Validations: []admissionv1.Validation{{
 			Expression:        "size(variables.changed) == 0",
 			MessageExpression: fmt.Sprintf("'reserved labels: ' + variables.changed.join(', ') + ': only the agents set labels that begin with %s: choose another name'", strings.Join(submarinerv1.ReservedLabels, " or ")),
+		}, {
+			Expression: "request.resource.resource != 'clusters' || object.spec.?cluster_sets == oldObject.spec.?cluster_sets",
+			Message: "spec.cluster_sets tells in which clustersets the cluster is, and does not decide it: the administrator of the broker changes them " +
+				"with subctl clusterset add or subctl clusterset remove",
 		}},
 	})
 	for _, o := range objs {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -64,8 +65,24 @@ func gateway(sub *v1alpha1.Submariner, broken int) *appsv1.DaemonSet {
 	mountSecret(pod, PSKSecretName(sub), "/var/run/secrets/submariner.io/"+PSKSecretName(sub), true)
 	mountSecret(pod, ClusterKeySecret, "/var/run/secrets/submariner.io/"+ClusterKeySecret, true)
 	mountSecret(pod, TrustSecret, "/var/run/secrets/submariner.io/"+TrustSecret, true)
+	mountConfig(pod, sub.Spec)
 	mountState(pod)
 	return ds
+}
+
+// mountConfig mounts the ConfigMap with the settings of the cable drivers where the user wants it. A pod starts without the
+// ConfigMap, and a mount of a path needs one: people may make it later. Agents may read ConfigMaps of their own namespace only.
+func mountConfig(pod *corev1.PodSpec, spec v1alpha1.SubmarinerSpec) {
+	ref, path := spec.CableDriverCustomConfig, spec.CableDriverCustomConfigPath
+	if ref == nil || path == "" || ref.ConfigMapName == "" || cmp.Or(ref.Namespace, Namespace) != Namespace {
+		return
+	}
+	const name = "cable-driver-config"
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: ref.ConfigMapName}, Optional: new(true),
+	}}})
+	c := &pod.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
 }
 
 // routeAgent returns the DaemonSet of all nodes. Its pods mount no Secret.
@@ -131,7 +148,7 @@ func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 //
 // The only environment variables are the name of the node and the memory limit of the Go
 // runtime. A pod depends on its image, on
-// tolerations, on the names of the Secrets that it mounts, and a gateway on whether the cluster has global networks. All other
+// tolerations, on the names of the Secrets and of the ConfigMap that it mounts, and a gateway on whether the cluster has global networks. All other
 // settings are read from the Submariner object, which the agents watch, so that a changed
 // setting restarts no pod and interrupts no cable.
 //

@@ -57,6 +57,37 @@ func TestSettingsRestartNoPod(t *testing.T) {
 	}
 }
 
+// The ConfigMap with the settings of the cable drivers is mounted where the user wants it, in the pods of gateways only.
+func TestCableDriverConfigIsMounted(t *testing.T) {
+	mounted := func(sub *v1alpha1.Submariner) map[string]string {
+		out := map[string]string{}
+		for name, pod := range templates(t, sub) {
+			for _, v := range pod.Spec.Volumes {
+				if v.ConfigMap == nil {
+					continue
+				}
+				require.True(t, *v.ConfigMap.Optional, "a pod starts without it")
+				for _, m := range pod.Spec.Containers[0].VolumeMounts {
+					if m.Name == v.Name {
+						out[name] = v.ConfigMap.Name + " at " + m.MountPath
+					}
+				}
+			}
+		}
+		return out
+	}
+	sub := clustertest.Submariner()
+	sub.Spec.CableDriverCustomConfigPath = "/etc/submariner/cables"
+	require.Empty(t, mounted(sub), "there is no ConfigMap")
+	sub.Spec.CableDriverCustomConfig = &v1alpha1.ConfigMapRef{ConfigMapName: "cables"}
+	require.Equal(t, map[string]string{cluster.GatewayName: "cables at /etc/submariner/cables"}, mounted(sub))
+	sub.Spec.CableDriverCustomConfig.Namespace = "elsewhere"
+	require.Empty(t, mounted(sub), "a pod mounts no ConfigMap of another namespace")
+	sub.Spec.CableDriverCustomConfig.Namespace = cluster.Namespace
+	sub.Spec.CableDriverCustomConfigPath = ""
+	require.Empty(t, mounted(sub))
+}
+
 // templates returns the pods that are rendered, by DaemonSet.
 func templates(t *testing.T, sub *v1alpha1.Submariner) map[string]corev1.PodTemplateSpec {
 	t.Helper()

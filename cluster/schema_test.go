@@ -112,7 +112,7 @@ func TestWithoutEffectIsAccepted(t *testing.T) {
 	c := server.Client(t)
 	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: server.Namespace(t, "submariner")}}
 	sub.Spec = v1alpha1.SubmarinerSpec{
-		Broker: "x", BrokerK8sApiServerToken: "x", CeIPSecPSK: "x", CeIPSecIKEPort: 500, CableDriverCustomConfigPath: "x", ClustersetIPCIDR: "x",
+		Broker: "x", BrokerK8sApiServerToken: "x", CeIPSecPSK: "x", CeIPSecIKEPort: 500, ClustersetIPCIDR: "x",
 		AirGappedDeployment: true, ClustersetIPEnabled: true, LoadBalancerEnabled: true, ServiceDiscoveryEnabled: true,
 		CoreDNSCustomConfig: &v1alpha1.ConfigMapRef{ConfigMapName: "x"}, CustomDomains: []string{"x"}, NodeSelector: map[string]string{"x": "y"},
 	}
@@ -125,6 +125,25 @@ func TestWithoutEffectIsAccepted(t *testing.T) {
 	}
 	sub.Spec = sub.Spec.WithoutEffect()
 	require.NoError(t, c.Create(t.Context(), sub, client.DryRunAll))
+}
+
+// A path at which the ConfigMap of cable drivers is mounted hides no file of the gateways' pods.
+func TestCableDriverCustomConfigPath(t *testing.T) {
+	server := kubetest.Shared(t)
+	server.InstallCRDs(t)
+	c := server.Client(t)
+	ns := server.Namespace(t, "submariner")
+	create := func(path string) error {
+		sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: ns}}
+		sub.Spec.CableDriverCustomConfigPath = path
+		return c.Create(t.Context(), sub, client.DryRunAll)
+	}
+	for _, path := range []string{"", "/etc/submariner/cable-driver-config", "/config", "/var/lib/submariner/a.b"} {
+		require.NoError(t, create(path), path)
+	}
+	for _, path := range []string{"/", "etc/x", "/etc", "/etc/../usr", "/etc//x", "/etc/x/", "/var/run/secrets/submariner.io/psk", "/tmp", "/dev/net", "/usr/lib", "/a b", "/run"} {
+		require.ErrorContains(t, create(path), "it must be an absolute path in the gateways' pods", path)
+	}
 }
 
 // The speaker writes the status of a Submariner without its spec; natEnabled is present even where only

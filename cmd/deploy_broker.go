@@ -19,6 +19,7 @@ import (
 	"subctl/globalnet"
 	"subctl/internal/cli"
 	"subctl/internal/guard"
+	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/progress"
@@ -32,11 +33,12 @@ A broker consists of custom resources, roles and admission policies in a namespa
 runs there. Clusters exchange their addresses through it, and each cluster can change only
 its own objects. To finish an interrupted deployment, to repair one, or to write a new join
 file after the old one has expired, run the command again. It also creates the cable policy
-"default", which decides for pairs of clusters that no other policy matches. If that policy
-exists, only --cable-driver changes it. The pairs of clusters whose cable changes then are
-printed. A change that leaves a pair without a cable, or removes its encryption, is refused
-unless --force is set; with --dry-run, the exit code is then 3. --wait reads the clusters of
-the kubeconfig until all pairs use their new cable; if they do not in time, the exit code is 3.
+"default", which decides for pairs of clusters that no other policy matches. Without
+--cable-driver, a new policy has the driver with which the cluster has joined before, if it has.
+If that policy exists, only --cable-driver changes it. The pairs of clusters whose cable changes
+then are printed. A change that leaves a pair without a cable, or removes its encryption, is
+refused unless --force is set; with --dry-run, the exit code is then 3. --wait reads the clusters
+of the kubeconfig until all pairs use their new cable; if they do not in time, the exit code is 3.
 
 The join file contains a token, which expires, the pre-shared key of the cables, and the
 administrator's signing key, without which no cluster can become a member: it is nowhere
@@ -86,6 +88,8 @@ type deployBrokerOptions struct {
 	withoutGlobal []string
 	// unsigned reports whether that policy lacks a valid signature, and does not get one.
 	unsigned bool
+	// deduced reports whether the driver of that policy is the one with which the cluster has joined before.
+	deduced bool
 }
 
 func newDeployBroker(g *globals) *cobra.Command {
@@ -146,6 +150,9 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	refused, err := o.accept(g, report)
 	if err != nil {
 		return err
+	}
+	if o.deduced {
+		report.Done("the cable policy %s chooses %s, the cable driver with which this cluster has joined before; --cable-driver chooses another", v1alpha1.DefaultCablePolicy, o.render.DefaultPolicy)
 	}
 	if o.unsigned {
 		report.Warn("the cable policy %s is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver %s", v1alpha1.DefaultCablePolicy, o.was)
@@ -287,6 +294,25 @@ func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b
 		o.render.DefaultPolicy = was
 	case err != nil || was != "": // an interrupted deployment or a person has created it
 		o.render.DefaultPolicy, o.unsigned = "", was != "" && !signed
+	case b == nil:
+		return o.deduceDriver(ctx, c)
+	}
+	return nil
+}
+
+// deduceDriver takes the driver of a new broker from the configuration with which its cluster has joined before, if there is one that
+// this user may read.
+func (o *deployBrokerOptions) deduceDriver(ctx context.Context, c client.Client) error {
+	key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}
+	sub, err := kube.Optional(ctx, c, &v1alpha1.Submariner{}, key)
+	if err != nil && !kube.Unreadable(err) {
+		return err
+	}
+	if err != nil || sub == nil {
+		return nil
+	}
+	if d := drivers.Find(sub.Spec.CableDriver); d != nil {
+		o.render.CableDriver, o.render.DefaultPolicy, o.deduced = d.Name(), d.Name(), true
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -15,6 +16,7 @@ import (
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/broker/exchange"
+	"subctl/cluster/clustertest"
 	"subctl/internal/cli"
 )
 
@@ -209,4 +211,31 @@ func TestDeployBrokerPoliciesFrom(t *testing.T) {
 	require.True(t, from().BrokerOnly(), "it is kept")
 	h.done(t, "deploy-broker", "--policies-from", "members")
 	require.False(t, from().BrokerOnly())
+}
+
+// Where nobody specifies the driver of the policy "default", it is the one with which the cluster has joined before.
+func TestDeployBrokerFollowsTheConfiguration(t *testing.T) {
+	for _, test := range []struct {
+		name, driver string
+		flags        []string
+		want         string
+	}{
+		{name: "the configuration has a driver", driver: "wireguard", want: "wireguard"},
+		{name: "an older name of the driver", driver: "libreswan", want: "ipsec"},
+		{name: "a driver that is unknown here", driver: "carrier-pigeon", want: "vxlan"},
+		{name: "the configuration has none", want: "vxlan"},
+		{name: "somebody specifies it", driver: "wireguard", flags: []string{"--cable-driver", "ipsec"}, want: "ipsec"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}}
+			sub.Spec.ClusterID, sub.Spec.CableDriver = "hub", test.driver
+			c := newDeployBroker(newGlobals(genericiooptions.NewTestIOStreamsDiscard()))
+			require.NoError(t, c.ParseFlags(test.flags))
+			o := &deployBrokerOptions{flags: c.Flags(), cableDriver: c.Flag("cable-driver").Value.String(), invite: inviteOptions{namespace: submarinerv1.BrokerNamespace}}
+			o.render = broker.Options{Namespace: submarinerv1.BrokerNamespace, CableDriver: o.cableDriver, DefaultPolicy: o.cableDriver}
+			require.NoError(t, o.planDriver(t.Context(), clustertest.Client(t, sub), nil, false))
+			require.Equal(t, test.want, o.render.DefaultPolicy)
+			require.Equal(t, test.want, o.render.CableDriver)
+		})
+	}
 }

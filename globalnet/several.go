@@ -37,17 +37,21 @@ func (t *translated) mine(ips []netip.Addr) (out []netip.Addr) {
 	return out
 }
 
-// assigned returns, for each address of a GlobalEgressIP, which of several gateways uses it.
+// assigned returns, for each address of a GlobalEgressIP, which of several gateways uses it. Each gateway uses an equal number, and
+// some use one more: if there are at least as many addresses as gateways, each uses one.
 func assigned(gateways []string, ips []netip.Addr) []string {
 	out := make([]string, len(ips))
-	most := (len(ips) + len(gateways) - 1) / len(gateways)
+	equal, more := len(ips)/len(gateways), len(ips)%len(gateways)
 	has := map[string]int{}
 	for i, ip := range ips {
 		best, highest := "", uint64(0)
 		for _, g := range gateways {
-			if h := affinity(g, ip); has[g] < most && (best == "" || h > highest) {
+			if h := affinity(g, ip); (has[g] < equal || has[g] == equal && more > 0) && (best == "" || h > highest) {
 				best, highest = g, h
 			}
+		}
+		if has[best] == equal {
+			more--
 		}
 		has[best]++
 		out[i] = best

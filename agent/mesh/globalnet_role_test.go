@@ -314,6 +314,44 @@ func TestEgressWithoutRoom(t *testing.T) {
 	require.Equal(t, submarinerv1.ReasonPodsSelected, selects(), "both are used, as no other is left")
 }
 
+// Where a GlobalEgressIP has fewer addresses than the cluster has active gateways, or there are standbys, its status says which packets
+// have other addresses.
+func TestEgressThatIsNotOnAllGateways(t *testing.T) {
+	gateway := func(name string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+	}
+	client := &corev1.Pod{ObjectMeta: inShop("client"), Status: corev1.PodStatus{PodIP: "10.244.0.9"}}
+	egress := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("crawlers")}
+	c := newGlobalCluster(t, gateway("gw-1"), client, egress)
+	selects := func() metav1.Condition {
+		c.settle()
+		s := mesh.NewSnapshot("node", c.objects...)
+		return *meta.FindStatusCondition(mesh.Find[*submarinerv1.GlobalEgressIP](s, "crawlers").Status.Conditions, submarinerv1.ConditionSelects)
+	}
+	require.Equal(t, "pods have its addresses as their source", selects().Message)
+
+	t.Log("a standby")
+	c.add(gateway("gw-2"))
+	is := selects()
+	require.Equal(t, submarinerv1.ReasonPodsSelected, is.Reason)
+	require.Contains(t, is.Message, "except in what leaves through a standby gateway")
+
+	t.Log("both are active, and there is one address")
+	mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0].Spec.MultiActiveGatewayEnabled = true
+	is = selects()
+	require.Equal(t, submarinerv1.ReasonFewAddresses, is.Reason)
+	require.Equal(t, metav1.ConditionFalse, is.Status)
+	require.Contains(t, is.Message, "it has 1 of the 2 addresses that its gateways need")
+	require.Contains(t, is.Message, "set spec.numberOfIPs to 2 at least")
+
+	t.Log("one for each")
+	s := mesh.NewSnapshot("node", c.objects...)
+	mesh.Find[*submarinerv1.GlobalEgressIP](s, "crawlers").Spec.NumberOfIPs = new(2)
+	is = selects()
+	require.Equal(t, submarinerv1.ReasonPodsSelected, is.Reason)
+	require.Equal(t, "pods have its addresses as their source", is.Message)
+}
+
 // What is not recorded is not given to anybody; thousands of objects are written in parts.
 func TestGlobalnetReport(t *testing.T) {
 	var pods []mesh.Object

@@ -21,6 +21,7 @@ type wanted struct {
 	endpoints globalnet.Endpoints
 	leaving   bool     // the cluster leaves
 	several   bool     // several gateways may be active
+	standbys  bool     // only one gateway is active, and there are others
 	egress    []string // names of the ClusterGlobalEgressIPs that gateways use
 	gateways  []string // names of the gateway nodes that are not to be drained, sorted, if several may be active
 	exports   []export
@@ -90,7 +91,8 @@ func (w *wanted) readGateways(s Snapshot) {
 	if !w.several {
 		w.egress = []string{submarinerv1.ClusterEgress}
 	}
-	if w.several || len(nodes) > 1 {
+	w.standbys = !w.several && len(nodes) > 1
+	if w.several || w.standbys {
 		for _, n := range nodes {
 			w.egress = append(w.egress, n.Name+submarinerv1.GatewayEgressSuffix)
 		}

@@ -41,7 +41,7 @@ type Kind struct {
 	SizeVariable admissionv1.Variable
 	// PerCluster is the maximum number of objects of one cluster in a clusterset, which has as
 	// many names for them: see slots.go. Reserved is the number of objects that a cluster gets
-	// when it joins, unless it has more to publish, or the quota has not much room: see
+	// when it joins, unless it has more to publish, few clusters have joined, or the quota has not much room: see
 	// Kind.ReservedFor.
 	PerCluster, Reserved int
 	// Blank returns an object of a cluster with the least fields that the schema accepts, without

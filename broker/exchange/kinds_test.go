@@ -69,10 +69,27 @@ func lenOf(t *testing.T, list client.ObjectList) int {
 	return n
 }
 
+// A cluster among few exports as many policies as one may have, without joining again.
+func TestFewClustersGetAllTheirPolicies(t *testing.T) {
+	for _, k := range exchange.Kinds() {
+		if k.Free == nil {
+			continue
+		}
+		for stored := 0; stored <= 3*k.PerCluster; stored += k.PerCluster {
+			n, needed := k.ReservedFor(0, stored, brokertest.Grant("east"))
+			require.Equal(t, k.PerCluster, n)
+			require.Equal(t, 1, needed)
+		}
+	}
+}
+
 // As many clusters as the quotas are for get what they need, whatever the first ones got.
 func TestReservedFor(t *testing.T) {
 	for _, k := range exchange.Kinds() {
 		stored, least := 0, k.Reserved
+		if k.Free != nil {
+			least = k.PerCluster
+		}
 		for i := range 1000 {
 			n, needed := k.ReservedFor(0, stored, brokertest.Grant("east"))
 			require.Equal(t, 1, needed)
@@ -81,7 +98,7 @@ func TestReservedFor(t *testing.T) {
 			require.LessOrEqual(t, stored+n, k.Quota, "%s of cluster %d", k.Resource, i)
 			stored, least = stored+n, n
 		}
-		n, needed := k.ReservedFor(7, 0, brokertest.Grant("east"))
+		n, needed := k.ReservedFor(7, k.Quota-k.PerCluster, brokertest.Grant("east"))
 		require.Equal(t, n, needed)
 		require.Equal(t, min(7, k.PerCluster), n)
 	}

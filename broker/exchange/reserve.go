@@ -89,9 +89,22 @@ func (t Table) blankExpression(of func(*Kind) bool) string {
 }
 
 // shares is the number of parts of what is free of a quota, one of which a cluster gets when it
-// joins, so that 1,000 clusters fit: of 2,000 cable policies, the first 125 clusters get four each, and
-// the later ones fewer, the last 500 one each.
-const shares = 500
+// joins, so that 1,000 clusters fit: of 2,000 cable policies, the first 27 clusters get 8 to 32 each (see share), the next
+// 175 three each, and the later ones fewer, the last 550 one each.
+const shares = 550
+
+// share returns how many objects a cluster gets that joins while the clusterset holds stored of them. Members export
+// policies without joining again, as many as they have slots. So while few clusters have joined, each gets as many as a
+// cluster may have; then, half as many twice. Only kinds whose names people choose are worth that: gateways are counted when joining.
+func (k *Kind) share(stored int) int {
+	const part = 16 // of the quota
+	for halvings := range 3 {
+		if k.Free != nil && stored < k.Quota*(halvings+1)/part {
+			return k.PerCluster >> halvings
+		}
+	}
+	return min(k.Reserved, (k.Quota-stored+shares-1)/shares)
+}
 
 // ReservedFor returns how many objects of the kind a cluster gets when it joins, within its grant,
 // and how many of them it needs at once: it has that many to publish. stored is how many objects
@@ -102,7 +115,7 @@ func (k *Kind) ReservedFor(toPublish, stored int, g trust.Grant) (n, needed int)
 		most = 0
 	}
 	needed = min(most, max(1, toPublish))
-	return min(most, max(needed, min(k.Reserved, (k.Quota-stored+shares-1)/shares))), needed
+	return min(most, max(needed, k.share(stored))), needed
 }
 
 // reservation returns the name by which SetSnapshot.Reserved knows an empty object.

@@ -60,7 +60,7 @@ func Inspect(ctx context.Context, c client.Reader) (*Discovered, error) {
 	}
 	n, discoverErr := discover(ctx, c, nodes.Items)
 	if discoverErr == nil && err != nil {
-		n.warn("this user may not list nodes, which can have signs of settings that traffic between clusters depends on")
+		n.warn("this user has no right to list nodes, which can have signs of settings that traffic between clusters depends on")
 	}
 	return n, discoverErr
 }

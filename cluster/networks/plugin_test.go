@@ -202,7 +202,7 @@ func TestSigns(t *testing.T) {
 
 		{"cilium, whose ConfigMap this user may not read", networks.Evidence{
 			DaemonSets: daemonSets("cilium"), Unread: map[string]bool{"cilium-config": true},
-		}, []string{"This user may not read ConfigMap cilium-config"}},
+		}, []string{"This user has no right to read ConfigMap cilium-config"}},
 		{"nothing may be read", networks.Evidence{Unread: map[string]bool{"DaemonSets": true, "kube-proxy": true}}, []string{"is not known: GKE Dataplane V2; kube-proxy in mode"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -268,6 +268,6 @@ func TestDiscoverWithoutRights(t *testing.T) {
 	n, err := networks.Discover(t.Context(), c)
 	require.NoError(t, err)
 	require.Len(t, n.Warnings, 1)
-	require.Contains(t, n.Warnings[0], "This user may not read ConfigMap cilium-config, ConfigMap kube-proxy")
+	require.Contains(t, n.Warnings[0], "This user has no right to read ConfigMap cilium-config, ConfigMap kube-proxy")
 	require.Contains(t, n.Warnings[0], "Cilium with BPF host routing")
 }

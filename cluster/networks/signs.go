@@ -272,7 +272,7 @@ func (e Evidence) warnings(plugin string) []string {
 	}
 	if len(unknown) > 0 {
 		out = append(out, "whether these settings, which traffic between clusters depends on, are in use is not known: "+
-			strings.Join(unknown, "; ")+". This user may not read "+strings.Join(words.Distinct(hidden), ", ")+
+			strings.Join(unknown, "; ")+". This user has no right to read "+strings.Join(words.Distinct(hidden), ", ")+
 			": ask for the right to read them, or see docs/cni.md")
 	}
 	return out

@@ -77,9 +77,11 @@ The setting ~mtu~ can only make packets smaller.
 The gateway reads the ConfigMap through the API server, and applies a change at once, without
 a new pod. If a change moves a pair of clusters to another device, the new cable must answer
 before traffic moves to it. This includes naming another ConfigMap
-in ~Submariner.spec.cableDriverCustomConfig~. The ConfigMap is not mounted in pods: a mount would take up to
-a minute to follow a change, and naming another ConfigMap would restart the gateways. So the
-field ~cableDriverCustomConfigPath~ is refused.
+in ~Submariner.spec.cableDriverCustomConfig~.
+
+With ~Submariner.spec.cableDriverCustomConfigPath~, the pods of gateways also mount the ConfigMap at that path, as an
+optional volume, from the next ~subctl join~ on. What is mounted follows a change within a minute or so, and the gateways do not wait
+for it. Naming another ConfigMap or path restarts the gateways' pods at the next ~subctl join~.
 
 The effect of a change on traffic:
 
