@@ -187,6 +187,7 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 		ops, fault = a.sync(ctx, plan)
 	}
 	out := plan.Outcome(snap.Now, mistake, fault)
+	out.Conflicts = a.conflicts()
 	if out.Contained {
 		fault = nil // the cables report it, and it is tried again with the next report
 	}

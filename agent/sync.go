@@ -18,6 +18,14 @@ func (a *agent) cabler() dataplane.Cabler {
 	return c
 }
 
+// conflicts describes the objects of other programs that affect those of the role.
+func (a *agent) conflicts() []string {
+	if c, is := a.targets[a.Role.Owner.Name].(dataplane.ConflictFinder); is {
+		return c.Conflicts()
+	}
+	return nil
+}
+
 // target returns the part of the kernel that belongs to an owner.
 func (a *agent) target(o dataplane.Owner) (dataplane.Target, error) {
 	if t := a.targets[o.Name]; t != nil {

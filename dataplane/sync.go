@@ -164,6 +164,12 @@ type Target interface {
 	Apply(context.Context, Op) error
 }
 
+// ConflictFinder is a Target that notices objects of other programs which affect ours, although Sync does not fail.
+type ConflictFinder interface {
+	// Conflicts describes them as of the last Observe, each with the remedy.
+	Conflicts() []string
+}
+
 // maxPasses bounds Sync. One pass is the rule; the others repair what another program,
 // or the kernel, has undone meanwhile.
 const maxPasses = 3

@@ -18,6 +18,8 @@ import (
 const (
 	// ConditionSynced is True if the node was seen to hold the plan.
 	ConditionSynced = "Synced"
+	// ConditionNoConflicts is False if other programs have objects on the node that affect ours.
+	ConditionNoConflicts = "NoConflicts"
 	// ConditionNodesDistinct is False if nodes of this cluster have addresses that other nodes or other clusters had before, or podCIDRs that are left out.
 	ConditionNodesDistinct = "NodesDistinct"
 	// ConditionNodesReachable is False if probes find that packets to a gateway of this cluster, or from a gateway to another node, are lost.
@@ -46,6 +48,7 @@ const (
 	reasonSeen            = "Seen"
 	reasonEndpointRefused = "EndpointRefused"
 	reasonUnusable        = "Unusable"
+	reasonForeignObjects  = "ForeignObjects"
 	reasonKept            = "CableKept"
 	reasonNoAnswer        = "NoAnswer"
 	reasonSynced          = "Synced"
@@ -81,6 +84,9 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 		add(ConditionSynced, false, reasonCableFailed, clip(p.brokenText(o)))
 	default:
 		add(ConditionSynced, true, reasonSeen, "the node holds what was planned")
+	}
+	if len(o.Conflicts) > 0 {
+		add(ConditionNoConflicts, false, reasonForeignObjects, clip(strings.Join(o.Conflicts, "\n")))
 	}
 	m := p.Mesh
 	if m == nil {

@@ -27,6 +27,8 @@ type Outcome struct {
 	// Contained reports whether Err, if there is one, concerns only the cables in Broken, and Detours: the
 	// node holds everything else.
 	Contained bool
+	// Conflicts describes objects of other programs on the node that affect ours.
+	Conflicts []string
 	// Health is the result of the probes, by name of the probe.
 	Health Healths
 	// Exchange is the state of the exchange with the broker; nil if this agent does not

@@ -29,6 +29,8 @@ type Fake struct {
 	// Refuse returns the error with which an object is refused in addition to those that
 	// Linux refuses; nil refuses none.
 	Refuse func(dataplane.Object) error
+	// Found is the result of Conflicts.
+	Found []string
 
 	mu      sync.Mutex
 	state   dataplane.State
@@ -212,3 +214,6 @@ func (f *Fake) user(s dataplane.Set) string {
 	}
 	return ""
 }
+
+// Conflicts implements dataplane.ConflictFinder.
+func (f *Fake) Conflicts() []string { return f.Found }

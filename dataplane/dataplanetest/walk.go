@@ -157,7 +157,7 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 	local := pick(r, NodeIP, "172.18.0.9")
 	vtep := netip.MustParsePrefix(pick(r, "241.18.0.2/8", "241.18.0.9/8", "241.18.0.9/16"))
 	out = append(out, dataplane.VXLAN{
-		Name: dev, Dev: over, MAC: pick(r, "0a:58:ac:12:00:02", "0a:58:ac:12:00:09"), VNI: pick(r, 1000, 1001), Local: netip.MustParseAddr(local),
+		Name: dev, Dev: over, MAC: pick(r, "0a:58:ac:12:00:02", "0a:58:ac:12:00:09"), VNI: dataplane.CableVNI, Local: netip.MustParseAddr(local),
 		Port: pick(r, 4500, 4501), MTU: pick(r, 1300, 1350), Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
 	}, dataplane.Addr{Dev: dev, Prefix: vtep})
 	var hops []uint32

@@ -55,11 +55,8 @@ func TestDrift(t *testing.T) {
 	calm(signals, news)
 
 	for name, damage := range map[string]string{
-		"device deleted":         "ip link del vxlan-tunnel",
-		"device down":            "ip link set vxlan-tunnel down",
-		"device of another type": "ip link del vxlan-tunnel && ip link add vxlan-tunnel type veth peer name x && ip link set vxlan-tunnel up && ip link del x",
-		"device of another VNI": "ip link del vxlan-tunnel && ip link add vxlan-tunnel address 0a:58:ac:12:00:02 mtu 1450 " +
-			"type vxlan id 7 local 172.18.0.2 dstport 4500 nolearning && ip link set vxlan-tunnel up",
+		"device deleted": "ip link del vxlan-tunnel",
+		"device down":    "ip link set vxlan-tunnel down",
 		"device that learns": "ip link del vxlan-tunnel && ip link add vxlan-tunnel address 0a:58:ac:12:00:02 mtu 1450 " +
 			"type vxlan id 1000 local 172.18.0.2 dstport 4500 && ip link set vxlan-tunnel up && " +
 			"echo 2 >/proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter && echo 1 >/proc/sys/net/ipv4/conf/vxlan-tunnel/forwarding",

@@ -5,7 +5,7 @@
 // lacks or negotiate for it, wireguard-go and strongSwan's charon.
 //
 // It holds no policy, and it keeps nothing in memory that the kernel can be asked for:
-// our objects are recognized by name, table, priority or ID range, so an agent that is
+// our objects are recognized by protocol number, or by name and kind (see dataplane.Owner), so an agent that is
 // restarted adopts what it finds. Observe only reads. Where several kernel objects share
 // the key of one of ours, or an object has settings that a dataplane object cannot
 // express, it is reported with its settings blank: it equals no plan, and so is repaired or
@@ -69,8 +69,9 @@ type Host struct {
 	tablesOfIPv6 func() bool
 
 	setbacks  map[dataplane.Key]setback
-	ownsIPsec bool  // whether the tunnels of the node are the owner's
-	seen      sight // of this Observe
+	conflicts map[dataplane.Kind][]string // see Conflicts, by the kind of objects that was listed
+	ownsIPsec bool                        // whether the tunnels of the node are the owner's
+	seen      sight                       // of this Observe
 
 	mu      sync.Mutex
 	wgctrl  *wgctrl.Client // nil until it is needed
@@ -87,6 +88,7 @@ type Host struct {
 // sight holds the data that one Observe reads for several stores, each once.
 type sight struct {
 	ipsec     *ipsecView                 // nil until it is read
+	links     []*device                  // see Host.ownDevices; nil until they are read
 	devices   map[string]int             // see Host.devices; nil until they are read
 	wireGuard map[string]*wgtypes.Device // by name; a device without WireGuard behind it is nil
 }
@@ -126,7 +128,7 @@ func New(owner dataplane.Owner) (*Host, error) {
 	}
 	host := &Host{
 		owner: owner, nl: h, conn: c, tracking: tracking, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
-		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
+		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{}, conflicts: map[dataplane.Kind][]string{},
 	}
 	host.endMatching, host.tablesOfIPv6 = host.deleteFlows, tablesOfIPv6
 	host.forget()
@@ -260,18 +262,13 @@ func (h *Host) devices() (map[string]int, error) {
 	if h.seen.devices != nil {
 		return h.seen.devices, nil
 	}
-	out := map[string]int{}
-	names, err := h.names()
+	devs, err := h.ownDevices()
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		switch i, err := h.index(name); {
-		case err == nil:
-			out[name] = i
-		case !netlink.Gone(err):
-			return nil, err
-		}
+	out := map[string]int{}
+	for _, d := range devs {
+		out[d.name] = d.index
 	}
 	h.seen.devices = out
 	return out, nil

@@ -5,6 +5,8 @@ package kernel
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -58,18 +60,11 @@ func (h *Host) getLink(name string, index int) (*device, error) {
 type links struct{ *Host }
 
 func (s links) list() (out []dataplane.Object, err error) {
-	names, err := s.names()
+	devs, err := s.ownDevices()
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		d, err := s.getLink(name, 0)
-		if netlink.Gone(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("looking for device %s: %w", name, err)
-		}
+	for _, d := range devs {
 		o, err := s.observe(d)
 		if err != nil {
 			return nil, err
@@ -77,6 +72,67 @@ func (s links) list() (out []dataplane.Object, err error) {
 		out = append(out, o)
 	}
 	return out, nil
+}
+
+// ownDevices returns the owner's devices, as they were when this Observe first looked.
+func (h *Host) ownDevices() ([]*device, error) {
+	if h.seen.links != nil {
+		return h.seen.links, nil
+	}
+	names, err := h.names()
+	if err != nil {
+		return nil, err
+	}
+	out := []*device{}
+	for _, name := range names {
+		d, err := h.getLink(name, 0)
+		if netlink.Gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking for device %s: %w", name, err)
+		}
+		if isOurs(d) {
+			out = append(out, d)
+		}
+	}
+	h.seen.links = out
+	return out, nil
+}
+
+// isOurs reports whether a device with a name of ours is ours: of the kind that the name stands for, whatever its settings.
+func isOurs(d *device) bool {
+	switch l := d.link.(type) {
+	case *vnl.Vxlan:
+		return l.VxlanId == vniOf(d.name)
+	case *vnl.Wireguard:
+		return isWireGuard(d.name)
+	case *vnl.Xfrmi:
+		return isIPsec(d.name) && l.Ifid == dataplane.IPsecIfID
+	case *vnl.Tuntap: // of wireguard-go, or of charon
+		return isWireGuard(d.name) || isIPsec(d.name)
+	}
+	return false
+}
+
+// vniOf returns the network identifier of the VXLAN device with a name of ours; -1 if the name is not one of a VXLAN device.
+func vniOf(name string) int {
+	switch name {
+	case dataplane.IntraDevice:
+		return dataplane.IntraVNI
+	case dataplane.VXLANDevice, dataplane.VXLANWireGuardDevice, dataplane.VXLANIPsecDevice:
+		return dataplane.CableVNI
+	}
+	digits, is := strings.CutPrefix(name, dataplane.VXLANDevicePrefix)
+	vni, err := strconv.Atoi(digits)
+	if !is || err != nil {
+		return -1
+	}
+	return vni
+}
+
+func isIPsec(name string) bool {
+	return name == dataplane.IPsecDevice || name == dataplane.CNFTunnelDevice
 }
 
 // names returns the names that the owner's devices have or could have.
@@ -107,7 +163,7 @@ func (s links) observe(d *device) (dataplane.Object, error) {
 	switch {
 	case isWireGuard(d.name):
 		return s.wireGuard(d)
-	case d.name == dataplane.IPsecDevice, d.name == dataplane.CNFTunnelDevice:
+	case isIPsec(d.name):
 		return s.ipsecLink(d), nil
 	}
 	return s.vxlan(d)
@@ -132,6 +188,10 @@ func (s links) ensure(name string, fits func(*device) bool, add func() error) (*
 	d, err := s.getLink(name, 0)
 	if err != nil && !netlink.Gone(err) {
 		return nil, fmt.Errorf("looking for device %s: %w", name, err)
+	}
+	if d != nil && !isOurs(d) {
+		return nil, fmt.Errorf("device %s belongs to another program (its kind is %q): rename it with: ip link set %[1]s down; "+
+			"ip link set %[1]s name NEWNAME; or remove it with: ip link del %[1]s", name, d.link.Type())
 	}
 	if d != nil && fits(d) {
 		return d, nil

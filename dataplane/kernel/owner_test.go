@@ -160,6 +160,77 @@ func TestForeignNexthop(t *testing.T) {
 	}
 }
 
+// A device of another program with a name of ours is neither changed, used nor removed, whatever its kind. The error names it,
+// and what does not depend on the device is in force.
+func TestForeignDevice(t *testing.T) {
+	for name, c := range map[string]struct{ device, add string }{
+		"of another kind": {dataplane.VXLANDevice, "type veth peer name x"},
+		"a bridge":        {dataplane.WireGuardDevice, "type bridge"},
+		"of another VNI":  {dataplane.VXLANDevice, "type vxlan id 7 dstport 4789"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns, h := node(t, dataplane.GatewayOwner)
+			ns.Run(fmt.Sprintf("ip link add %s %s && ip link set %[1]s up && sleep 0.1 && ip addr add 192.0.2.1/24 dev %[1]s && ip neigh add 192.0.2.7 lladdr "+
+				"0a:58:ac:12:00:03 dev %[1]s nud permanent", c.device, c.add))
+			show := fmt.Sprintf("ip link show %s; ip -4 addr show %[1]s; ip neigh show dev %[1]s", c.device)
+			before := ns.Run(show)
+			want := state(t, one()...)
+			var err error
+			ns.Do(func() { _, err = dataplane.Sync(t.Context(), h, want) })
+			require.ErrorContains(t, err, "device "+c.device+" belongs to another program")
+			require.ErrorContains(t, err, "ip link del "+c.device)
+			require.Contains(t, ns.Run("ip rule"), "lookup 170171100", "the rest is in force")
+			require.Equal(t, before, ns.Run(show))
+			settle(t, ns, h, nil)
+			require.Equal(t, before, ns.Run(show), "uninstalling")
+			ns.Run("ip link del " + c.device)
+			settle(t, ns, h, want)
+		})
+	}
+}
+
+// Routes of other programs in our tables, and their rules that come before ours or select the same packets, are named with the
+// remedy. Others are not.
+func TestConflicts(t *testing.T) {
+	ns, gateway := node(t, dataplane.GatewayOwner)
+	route := host(t, ns, dataplane.RouteOwner)
+	settle(t, ns, gateway, state(t, one()...))
+	settle(t, ns, route, routeAgent(t))
+	conflicts := func() string {
+		look(t, ns, gateway)
+		look(t, ns, route)
+		return strings.Join(slices.Concat(gateway.Conflicts(), route.Conflicts()), "\n")
+	}
+	ns.Run("ip rule add pref 100 lookup local && ip rule add pref 30 fwmark 0x174041 lookup 7 && ip rule add pref 5000 lookup 100 && " +
+		"ip rule add pref 98 from 192.0.2.1 lookup 98 && ip route add default via 172.18.0.9 table 100 && ip rule add pref 97 lookup main suppress_prefixlength 0")
+	require.Empty(t, conflicts(), "what does no harm")
+	for name, c := range map[string]struct{ foreign, undo, want string }{
+		"a route": {
+			"ip route add 198.51.100.0/24 via 172.18.0.1 table 170171100 proto 99", "ip route del 198.51.100.0/24 table 170171100 proto 99",
+			"ip route del 198.51.100.0/24 table 170171100 proto 99",
+		},
+		"the route of a transparent proxy": {
+			"ip route add local 0.0.0.0/0 dev lo table 170171151", "ip route del local 0.0.0.0/0 table 170171151",
+			"ip route del local 0.0.0.0/0 table 170171151 proto 3",
+		},
+		"a rule that comes first": {"ip rule add pref 50 lookup 300", "ip rule del pref 50", "(pref 50 lookup 300 protocol 0) comes before ours"},
+		"a rule with our priority": {
+			"ip rule add pref 100 from 10.0.2.5 lookup 200", "ip rule del from 10.0.2.5", "(pref 100 from 10.0.2.5/32 lookup 200 protocol 0) has the same priority",
+		},
+		"a mark of ours": {"ip rule add pref 5001 fwmark 1 lookup 300", "ip rule del pref 5001", "(pref 5001 fwmark 0x1/0xffffffff lookup 300 protocol 0) selects the same"},
+		"a mark of ours, first": {
+			"ip rule add pref 31 fwmark 1/1 lookup 300", "ip rule del pref 31", "(pref 31 fwmark 0x1/0x1 lookup 300 protocol 0) selects the same",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns.Run(c.foreign)
+			require.Contains(t, conflicts(), c.want)
+			ns.Run(c.undo)
+			require.Empty(t, conflicts())
+		})
+	}
+}
+
 func lines(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		out = append(out, strings.TrimSpace(line))

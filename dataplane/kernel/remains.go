@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"subctl/dataplane"
@@ -211,5 +212,5 @@ func charonRules(h *vnl.Handle) ([]vnl.Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}
-	return rules, nil
+	return slices.DeleteFunc(rules, func(r vnl.Rule) bool { return r.Priority != dataplane.CharonPriority }), nil
 }

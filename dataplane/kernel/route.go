@@ -23,6 +23,7 @@ type routes struct{ *Host }
 const rtaNHID = 30 // RTA_NH_ID, linux/rtnetlink.h
 
 func (s routes) list() (out []dataplane.Object, err error) {
+	s.conflicts[dataplane.KindRoute] = nil
 	for _, table := range s.tables() {
 		seen := map[dataplane.Key]int{}
 		err := s.each(table, func(_ []byte, o dataplane.Object) {
@@ -70,7 +71,9 @@ func leadsTo(o dataplane.Object) (dst netip.Prefix, is bool) {
 // settings that a plan cannot express (such as a metric) is a Route with group 0.
 func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error {
 	q := rtmsg(unix.AF_INET)
-	q.Protocol = s.owner.Protocol
+	if shared := !s.owner.Tables.Has(table); shared { // else those of others count, too: see Conflicts
+		q.Protocol = s.owner.Protocol
+	}
 	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETROUTE, netlink.PutU32(q.Serialize(), unix.RTA_TABLE, table))
 	if netlink.Gone(err) {
 		return nil // a table without routes does not exist
@@ -110,10 +113,14 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 				hops = rawHops(v)
 			}
 		}
-		if uint32(r.Table) != table || msg.Protocol != s.owner.Protocol || msg.Flags&unix.RTM_F_CLONED != 0 {
+		if uint32(r.Table) != table || msg.Flags&unix.RTM_F_CLONED != 0 {
 			continue // the kernel does not filter
 		}
 		r.Dst = netip.PrefixFrom(dst, int(msg.Dst_len))
+		if msg.Protocol != s.owner.Protocol {
+			s.foreignRoute(table, r.Dst, msg)
+			continue
+		}
 		if msg.Type == unix.RTN_UNICAST && metric == dataplane.DetourMetric && msg.Tos == 0 && r.Group != 0 {
 			f(m, dataplane.Detour{Table: r.Table, Dst: r.Dst, Hop: r.Group, Src: r.Src, MTU: r.MTU})
 			continue

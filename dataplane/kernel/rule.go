@@ -179,6 +179,7 @@ func parseRule(m []byte) rule {
 // all returns the rules that are ours.
 func (s rules) all() ([]rule, error) {
 	every, err := s.every()
+	s.conflicts[dataplane.KindRule] = foreignRules(s.owner, every)
 	return slices.DeleteFunc(every, func(r rule) bool { return r.protocol != s.owner.Protocol }), err
 }
 
