@@ -141,6 +141,31 @@ func reserveInvited(ctx context.Context, c client.Client, b *v1alpha1.Broker, i 
 	return n, kube.Apply(ctx, c, kube.FieldOwner, identityRole(b.Namespace, i.Global.Cluster, n.String()))
 }
 
+// IsMember reports whether a cluster has an identity on the broker with the base namespace ns.
+func IsMember(ctx context.Context, c client.Client, ns, clusterID string) (bool, error) {
+	return hasAccount(ctx, c, ns, MemberName(clusterID))
+}
+
+// hasAccount reports whether a service account exists.
+func hasAccount(ctx context.Context, c client.Client, ns, name string) (bool, error) {
+	found, err := kube.Optional(ctx, c, &corev1.ServiceAccount{}, client.ObjectKey{Namespace: ns, Name: name})
+	return found != nil, err
+}
+
+// Uninvite withdraws the invitation of a cluster: the tokens of its join files end, and the global
+// network that is reserved for it is free. A member keeps its own identity, and stays connected.
+// Uninvite reports whether there was an invitation.
+func Uninvite(ctx context.Context, c client.Client, ns, clusterID string) (was bool, err error) {
+	if was, err = hasAccount(ctx, c, ns, InviteeName(clusterID)); err != nil {
+		return false, err
+	}
+	sets, err := SetNames(ctx, c, ns)
+	if err != nil {
+		return was, err
+	}
+	return was, voidInvitation(ctx, c, ns, sets, clusterID) // also after a withdrawal that was interrupted
+}
+
 // voidInvitation makes the tokens of the join files for one cluster void. It is no error if there are
 // none.
 func voidInvitation(ctx context.Context, c client.Client, ns string, sets []string, clusterID string) error {

@@ -109,43 +109,80 @@ func target(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// WriteFile writes the join file atomically, readable by its owner only. If the file
-// exists, it is kept under another name, which ends in the time now. WriteFile returns that
-// name. It refuses to replace anything but a regular file.
-func (f *JoinFile) WriteFile(path string, now time.Time) (kept string, err error) {
-	path, err = target(path)
+// NewFile is a join file that is not written yet. Its place is taken: who has a NewFile can write
+// to its directory, so that nothing is created on a broker for a file that cannot be written.
+type NewFile struct {
+	path      string // to write
+	temporary *os.File
+}
+
+// CreateFile takes the place of a join file, which nobody but its owner will read. It refuses to
+// replace anything but a regular file. The caller must call Discard in the end.
+func CreateFile(path string) (*NewFile, error) {
+	named := path
+	path, err := target(path)
 	if err != nil {
-		return "", fmt.Errorf("writing join file: %w", err)
+		return nil, fmt.Errorf("writing join file: %w", err)
 	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*") // mode 0600
+	if err != nil {
+		return nil, fmt.Errorf("writing join file %s: %w: specify a file in a directory that you can write", named, withoutPath(err))
+	}
+	return &NewFile{path, temporary}, nil
+}
+
+// withoutPath returns the error about a file without its name, which is temporary.
+func withoutPath(err error) error {
+	var about *fs.PathError
+	if errors.As(err, &about) {
+		return about.Err
+	}
+	return err
+}
+
+// Discard gives the place up, unless the file was written.
+func (n *NewFile) Discard() {
+	_ = n.temporary.Close()
+	_ = os.Remove(n.temporary.Name())
+}
+
+// Write writes the join file atomically. If there is a file, it is kept under another name, which
+// ends in the time now. Write returns that name.
+func (n *NewFile) Write(f *JoinFile, now time.Time) (kept string, err error) {
 	content, err := f.Encode()
 	if err != nil {
 		return "", err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*") // mode 0600
-	if err != nil {
-		return "", fmt.Errorf("writing join file: %w", err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(content)
-	if err2 := tmp.Sync(); err == nil {
+	_, err = n.temporary.Write(content)
+	if err2 := n.temporary.Sync(); err == nil {
 		err = err2
 	}
-	if err2 := tmp.Close(); err == nil {
+	if err2 := n.temporary.Close(); err == nil {
 		err = err2
 	}
 	if err != nil {
-		return "", fmt.Errorf("writing join file: %w", err)
+		return "", fmt.Errorf("writing join file %s: %w", n.path, withoutPath(err))
 	}
-	if _, err := os.Lstat(path); err == nil {
-		kept = spareName(path, now)
-		if err := os.Rename(path, kept); err != nil {
+	if _, err := os.Lstat(n.path); err == nil {
+		kept = spareName(n.path, now)
+		if err := os.Rename(n.path, kept); err != nil {
 			return "", fmt.Errorf("keeping the old join file: %w", err)
 		}
 	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return kept, fmt.Errorf("writing join file: %w", err)
+	if err := os.Rename(n.temporary.Name(), n.path); err != nil {
+		return kept, fmt.Errorf("writing join file %s: %w", n.path, err)
 	}
 	return kept, nil
+}
+
+// WriteFile writes the join file at once: see CreateFile and Write.
+func (f *JoinFile) WriteFile(path string, now time.Time) (kept string, err error) {
+	file, err := CreateFile(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Discard()
+	return file.Write(f, now)
 }
 
 // spareName returns the name that upstream gives to an older file, with a number if that

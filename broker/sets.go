@@ -28,7 +28,7 @@ type ClusterSet struct {
 }
 
 // ClusterSets returns the clustersets of the broker whose base namespace is base, sorted by name.
-func ClusterSets(ctx context.Context, c client.Client, base string) ([]ClusterSet, error) {
+func ClusterSets(ctx context.Context, c client.Reader, base string) ([]ClusterSet, error) {
 	names, err := SetNames(ctx, c, base)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func NoSuchSet(set string, sets []string) error {
 }
 
 // membersOf returns the clusters that have the rights of a member in a namespace.
-func membersOf(ctx context.Context, c client.Client, ns string) (ids []string, err error) {
+func membersOf(ctx context.Context, c client.Reader, ns string) (ids []string, err error) {
 	bindings := &rbacv1.RoleBindingList{}
 	if err := c.List(ctx, bindings, client.InNamespace(ns)); err != nil {
 		return nil, err

@@ -58,8 +58,8 @@ const badInputs = `2 frobnicate
 1 cable-policy add x --cable-driver ipsec --clusterset nirvana --context hub
 1 cable-policy add secure --cable-driver ipsec
 2 cable-policy add x --cable-driver ipsec -f bad.yaml
-2 cable-policy add -f nonexistent
-2 cable-policy add -f dir
+1 cable-policy add -f nonexistent
+1 cable-policy add -f dir
 1 cable-policy add -f empty
 1 cable-policy add -f garbage
 1 cable-policy add -f list.yaml
@@ -78,8 +78,8 @@ const badInputs = `2 frobnicate
 2 cable-policy explain
 2 cable-policy explain west
 2 cable-policy explain west west
-2 cable-policy explain west nirvana
-2 cable-policy explain wst east
+1 cable-policy explain west nirvana
+1 cable-policy explain wst east
 2 cable-policy explain west east cloud
 2 cable-policy list x
 1 cable-policy list --broker
@@ -170,6 +170,11 @@ const badInputs = `2 frobnicate
 2 invite north --ttl 1s
 2 invite north --ttl forever
 1 invite north --broker-info nonexistent
+2 uninvite
+2 uninvite a b
+2 uninvite Bad_ID
+1 uninvite north --context west
+1 uninvite nirvana --context hub
 1 invite north --context west
 2 invite north --broker-url ftp://x
 2 invite north -o json
@@ -185,6 +190,10 @@ const badInputs = `2 frobnicate
 2 recover-broker-info --token-ttl 1s
 2 recover-broker-info -o json
 2 uninstall x
+2 uninstall west
+2 uninstall --force
+2 uninstall --force broker x
+2 uninstall --force=true
 2 uninstall --force=everything
 2 uninstall --timeout 0
 2 deploy-broker x
@@ -195,9 +204,14 @@ const badInputs = `2 frobnicate
 2 deploy-broker --policies-from nobody
 2 deploy-broker --namespace Bad_NS
 2 deploy-broker --broker-url nonsense://
-2 deploy-broker --broker-info dir
+1 deploy-broker --broker-info dir
+1 deploy-broker --broker-info nonexistent/x
+2 deploy-broker --broker-info dir --namespace Bad_NS
+1 recover-broker-info --broker-info dir
+1 recover-broker-info --signing-key-from nonexistent
+1 invite north --join-file dir
 2 deploy-broker --token-ttl 1000000h
-2 deploy-broker --ipsec-psk-from nonexistent
+1 deploy-broker --ipsec-psk-from nonexistent
 2 deploy-broker -o json
 2 version x
 2 version -o wide

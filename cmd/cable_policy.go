@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -67,12 +66,6 @@ func (s *policyOptions) addFlags(c *cobra.Command) {
 // addSet declares the flag that chooses a clusterset.
 func (s *policyOptions) addSet(c *cobra.Command, usage string) {
 	c.Flags().StringVar(&s.set, "clusterset", "", usage)
-	cli.Before(c, func() error {
-		if s.set == "" && c.Flags().Changed("clusterset") {
-			return errors.New(`--clusterset "" is not a clusterset: specify one, or omit the flag`)
-		}
-		return nil
-	})
 	cli.Complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
 		all, _, err := s.open(ctx)
 		if err != nil {

@@ -64,8 +64,9 @@ changes are printed on stdout. Gateways bring up the new cable of a pair before 
 its traffic.
 
 A change that leaves a pair without a cable, or removes its encryption, is refused unless
---force is set; with --dry-run, the exit code is then 3. --wait reads the clusters of the
-kubeconfig until all pairs use their new cable; if they do not in time, the exit code is 3.`
+--force is set; with --dry-run, the exit code is then 3. The command then reads the clusters of
+the kubeconfig until all pairs use their new cable, unless --wait=false is set; if they do not in
+time, the exit code is 3.`
 
 const cablePolicyAddExample = `  # IPsec between production clusters and all clusters that are not for tests
   subctl cable-policy add encrypted --cable-driver ipsec \
@@ -75,8 +76,8 @@ const cablePolicyAddExample = `  # IPsec between production clusters and all clu
   subctl cable-policy add -f secure.yaml --dry-run
   subctl cable-policy add -f secure.yaml --dry-run -o yaml
 
-  # change a policy, and wait until all pairs use their new cable
-  subctl cable-policy add --replace default --cable-driver wireguard --wait --context hub`
+  # change a policy, and do not wait until all pairs use their new cable
+  subctl cable-policy add --replace default --cable-driver wireguard --wait=false --context hub`
 
 type cablePolicyAdd struct {
 	policyOptions
@@ -96,7 +97,7 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 		Short:   "Create a cable policy",
 		Long:    cablePolicyAddLong,
 		Example: cablePolicyAddExample,
-		Args:    cli.OptionalName("name"),
+		Args:    g.optionalName("name"),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
@@ -111,12 +112,6 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	f.StringVar(&o.encryption, "encryption", "", "required: never connect the pairs without encryption, even where another policy decides")
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "file with policies and ConfigMaps, instead of the flags above; - for stdin; may be repeated")
 	f.BoolVar(&o.replace, "replace", false, "replace the policy of this name if it exists")
-	cli.Before(c, func() error {
-		if f.Changed("encryption") && o.encryption == "" { // of an unset variable
-			return fmt.Errorf("--encryption %q is not a value: use %s, or omit it", o.encryption, submarinerv1.EncryptionRequired)
-		}
-		return nil
-	})
 	o.Guard.AddFlags(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
 	completeDrivers(c)

@@ -60,7 +60,7 @@ func newCablePolicyAdopt(g *globals) *cobra.Command {
 		Short:             "Make a policy of a cluster a policy of the broker",
 		Long:              cablePolicyAdoptLong,
 		Example:           cablePolicyAdoptExample,
-		Args:              cli.OptionalName("name"),
+		Args:              g.optionalName("name"),
 		ValidArgsFunction: cli.CompleteArgument(o.names),
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}

@@ -48,7 +48,7 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 		Short:             "Delete a cable policy",
 		Long:              cablePolicyDeleteLong,
 		Example:           cablePolicyDeleteExample,
-		Args:              cli.OptionalName("name"),
+		Args:              g.optionalName("name"),
 		ValidArgsFunction: cli.CompleteArgument(o.ownNames),
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}

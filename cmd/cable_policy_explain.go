@@ -90,13 +90,10 @@ func findCluster(all *catalog.Catalog, id string) (policy.Cluster, error) {
 		return c, nil
 	}
 	known := all.ClusterIDs()
-	if near := words.Nearest(id, known); near != "" {
-		return c, cli.UsageError(fmt.Errorf("%s knows no cluster %q: did you mean %s?", catalog.MakerName(all.Keeper), id, near))
-	}
 	if len(known) == 0 {
-		return c, cli.UsageError(fmt.Errorf("%s knows no cluster %q, and no other: join clusters first (subctl join)", catalog.MakerName(all.Keeper), id))
+		return c, fmt.Errorf("%s knows no cluster %q, and no other: join clusters first (subctl join)", catalog.MakerName(all.Keeper), id)
 	}
-	return c, cli.UsageError(fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, words.List(known)))
+	return c, fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, words.List(known))
 }
 
 // printReason prints a reason as text.

@@ -39,6 +39,7 @@ func (o *cablePolicyAdd) readFiles() (policy.Manifest, error) {
 			err = fmt.Errorf("-f %s is specified twice", name)
 		} else {
 			contents[i], err = o.readFile(name)
+			err = cli.FileError(err)
 		}
 		errs = append(errs, err)
 	}

@@ -39,7 +39,7 @@ func newCablePolicyList(g *globals) *cobra.Command {
 		Short:   "List the cable policies and what they decide",
 		Long:    cablePolicyListLong,
 		Example: "  subctl cable-policy list\n  subctl cable-policy list -o wide --context hub",
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.policyOptions.addFlags(c)
@@ -62,13 +62,13 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 		report.Warn("and %d more", len(l.Troubles)-most)
 	}
 	if l.Undecided > 0 {
-		report.Done("%s: decided by %s", words.Count(l.Undecided, "pair"), catalog.Decider(""))
+		report.Note("%s: decided by %s", words.Count(l.Undecided, "pair"), catalog.Decider(""))
 	}
 	if n := len(l.NotObserved); n > 0 {
-		report.Done("%s: what the gateways do is not observed here (subctl cable-policy explain prints why): %s", words.Count(n, "pair"), words.List(pairNames(l.NotObserved)))
+		report.Note("%s: what the gateways do is not observed here (subctl cable-policy explain prints why): %s", words.Count(n, "pair"), words.List(pairNames(l.NotObserved)))
 	}
 	if len(l.Rules) == 0 {
-		report.Done("there are no cable policies")
+		report.Note("there are no cable policies")
 	}
 	if err := printer.Print(o.Out, o.format.Format(), l.Rules, policyColumns()); err != nil || len(l.Troubles) == 0 {
 		return err

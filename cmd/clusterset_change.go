@@ -15,6 +15,7 @@ import (
 	"subctl/broker/exchange"
 	"subctl/broker/trust"
 	"subctl/internal/cli"
+	"subctl/internal/guard"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
@@ -27,8 +28,9 @@ type clustersetChange struct {
 	set, file     string
 	clusters      []string
 	remove        bool
-	deletes       bool     // deletes the clusterset; clusters are its members, and who still has a grant for it
-	members       []string // the members of the clusterset that it deletes
+	deletes       bool        // deletes the clusterset; clusters are its members, and who still has a grant for it
+	members       []string    // the members of the clusterset that it deletes
+	guard         guard.Guard // Wait and Timeout
 	dryRun, force bool
 	format        *printer.Flag
 	key           trust.Key
@@ -62,12 +64,8 @@ func (o *clustersetChange) flags(c *cobra.Command) {
 	f.StringVar(&o.file, "broker-info", "", "join file with the administrator's key, which signs the grants; - for stdin (default: "+broker.JoinFileName+")")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
 	f.BoolVar(&o.force, "force", false, "continue even if clusters lose connections or encryption, or use the same addresses")
-	cli.Before(c, func() error {
-		if o.file == "" && c.Flags().Changed("broker-info") {
-			return errors.New(`--broker-info "" is not the name of a file: specify a file, or omit the flag for ` + broker.JoinFileName)
-		}
-		return nil
-	})
+	o.guard = guard.New(o.ErrOut, o.AllTargets)
+	o.guard.AddWait(c)
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 }
 
@@ -113,7 +111,7 @@ func (o *clustersetChange) run(ctx context.Context) error {
 	for _, id := range o.clusters { // not an error: an earlier change may have been interrupted
 		switch in := slices.Contains(s.of(id), o.set); {
 		case in && !o.remove:
-			o.progress().Warn("cluster %s is in clusterset %s already: this renews its rights and its grant", id, o.set)
+			o.progress().Note("cluster %s is in clusterset %s already: renewing its rights and its grant", id, o.set)
 		case !in && o.remove:
 			o.progress().Warn("cluster %s is not in clusterset %s: this removes what is left of it there", id, o.set)
 		}
@@ -180,6 +178,10 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
 		return err
 	}
+	wait, err := o.guard.Await(ctx, now, change)
+	if err != nil {
+		return err
+	}
 	did := "added cluster %s to clusterset %s"
 	if o.remove {
 		did = "removed cluster %s from clusterset %s"
@@ -194,16 +196,22 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		if errs = append(errs, err); err != nil {
 			continue
 		}
-		if o.remove && !slices.Contains(s.of(id), o.set) {
+		switch in := slices.Contains(s.of(id), o.set); {
+		case o.remove && !in:
 			o.progress().Done("nothing is left of cluster %s in clusterset %s", id, o.set)
-			continue
+		case in && !o.remove:
+			o.progress().Done("renewed the rights and the grant of cluster %s in clusterset %s", id, o.set)
+		default:
+			o.progress().Done(did, id, o.set)
 		}
-		o.progress().Done(did, id, o.set)
 	}
 	if o.remove { // also after an error: rights end first
 		errs = append(errs, o.endWatches(ctx, s.client, words.List(o.clusters)))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return wait(ctx)
 }
 
 // of returns the change of a cluster.

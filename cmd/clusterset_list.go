@@ -51,7 +51,7 @@ func newClusterSetList(g *globals) *cobra.Command {
 	o := &clustersetReport{setsFlags: setsFlags{globals: g}}
 	c := &cobra.Command{
 		Use: "list", Short: "List the clustersets", Long: "List the clustersets of the broker, with their members, connections and cable policies.",
-		Example: "  subctl clusterset list --context hub", Args: cli.NoArguments,
+		Example: "  subctl clusterset list --context hub", Args: g.noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return forReaders(o.list(c.Context())) },
 	}
 	o.add(c)

@@ -37,8 +37,9 @@ file after the old one has expired, run the command again. It also creates the c
 --cable-driver, a new policy has the driver with which the cluster has joined before, if it has.
 If that policy exists, only --cable-driver changes it. The pairs of clusters whose cable changes
 then are printed. A change that leaves a pair without a cable, or removes its encryption, is
-refused unless --force is set; with --dry-run, the exit code is then 3. --wait reads the clusters
-of the kubeconfig until all pairs use their new cable; if they do not in time, the exit code is 3.
+refused unless --force is set; with --dry-run, the exit code is then 3. The command then reads the
+clusters of the kubeconfig until all pairs use their new cable, unless --wait=false is set; if
+they do not in time, the exit code is 3.
 
 The join file contains a token, which expires, the pre-shared key of the cables, and the
 administrator's signing key, without which no cluster can become a member: it is nowhere
@@ -99,7 +100,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 		Short:   "Deploy a broker on a cluster",
 		Long:    deployBrokerLong,
 		Example: deployBrokerExample,
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
@@ -171,6 +172,11 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
+	discard, err := o.invite.create()
+	if err != nil {
+		return err
+	}
+	defer discard()
 	report.Step("deploying the broker in namespace %s", o.render.Namespace)
 	// First, so that no policy refuses a member of a broker of an earlier version.
 	if err := broker.LetAllAnnounce(ctx, c, o.render.Namespace, g.Now()); err != nil {
@@ -186,14 +192,14 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	return wait(ctx)
 }
 
-// await returns a function that waits until all pairs that change their cable use the new one, if --wait is
-// set. It must be called before the change.
+// await returns a function that waits until all pairs that change their cable use the new one, unless
+// --wait=false is set. It must be called before the change.
 func (o *deployBrokerOptions) await(ctx context.Context) (func(context.Context) error, error) {
 	switch {
-	case !o.guard.Wait || o.known == nil:
+	case o.known == nil:
 		return func(context.Context) error { return nil }, nil
-	case len(o.joinAgain) > 0:
-		return nil, fmt.Errorf("--wait: whose cable policies apply changes in a cluster only once it joins again (%s): omit --wait (nothing was changed)", words.List(o.joinAgain))
+	case len(o.joinAgain) > 0: // accept has warned of it
+		return func(context.Context) error { return nil }, nil
 	}
 	return o.guard.Await(ctx, o.known, o.change)
 }

@@ -18,9 +18,6 @@ import (
 func (o *deployBrokerOptions) check(stdin io.Reader) error {
 	errs := []error{o.invite.check(), o.checkComponents()}
 	o.render = broker.Options{Namespace: o.invite.namespace, Components: o.components, CableDriver: o.cableDriver, DefaultPolicy: cable.Canonical(o.cableDriver)}
-	if o.flags.Changed("clusterset") && len(o.sets) == 0 {
-		errs = append(errs, errors.New(`--clusterset "" is not a clusterset: specify one, or omit the flag`))
-	}
 	for _, set := range slices.Compact(slices.Sorted(slices.Values(o.sets))) {
 		if errs = append(errs, broker.CheckClusterSet(set)); set != submarinerv1.DefaultClusterSet {
 			o.render.Sets = append(o.render.Sets, set)

@@ -23,6 +23,7 @@ func TestFilesAreCommands(t *testing.T) {
 		}
 	}
 	delete(files, "root")
+	delete(files, "root_args")
 
 	g, _, _ := testGlobals(t, nil)
 	var commands []string

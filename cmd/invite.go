@@ -27,7 +27,7 @@ The file that deploy-broker wrote can make any cluster a member. This one is for
 ID, and for the networks, the number of gateway nodes and the clustersets that the flags
 specify (on a broker with globalnet also for a global network, which stays reserved until the
 file has expired, or the cluster has joined and left): the other clusters, and as far as possible the broker, refuse anything else. It
-expires, and a later invitation of the cluster replaces it. With --networks, the command warns of
+expires, a later invitation of the cluster replaces it, and subctl uninvite withdraws it. With --networks, the command warns of
 conflicts with networks of other clusters, also of those that the cluster will not see.
 
 The file contains an invitation, which is signed with the administrator's key of the file
@@ -87,19 +87,6 @@ func newInvite(g *globals) *cobra.Command {
 		targets, err := g.Targets(nil)
 		return look.SetNames(ctx, targets), err
 	})
-	cli.Before(c, func() error {
-		var errs []error // of unset variables, which must not mean "any"
-		if f.Changed("networks") && len(o.networks) == 0 {
-			errs = append(errs, errors.New(`--networks "" is not a network: specify networks, such as 10.244.0.0/16, or omit the flag to permit any`))
-		}
-		if f.Changed("clusterset") && len(o.bounds.Sets) == 0 {
-			errs = append(errs, fmt.Errorf(`--clusterset "" is not a clusterset: specify one, or omit the flag for %s`, submarinerv1.DefaultClusterSet))
-		}
-		if f.Changed("join-file") && o.invite.file == "" {
-			errs = append(errs, errors.New(`--join-file "" is not the name of a file: specify a file, or omit the flag for CLUSTER.subm`))
-		}
-		return errors.Join(errs...)
-	})
 	return c
 }
 
@@ -126,6 +113,15 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	if !hub.Spec.GlobalnetEnabled && (o.globalnetCIDR != "" || o.globalnetSize > 0 || o.globalnet && o.flags.Changed("globalnet")) {
 		return fmt.Errorf("the broker has no globalnet: enable it with subctl deploy-broker --globalnet, or omit --globalnet, --globalnet-cidr and --globalnet-cluster-size")
 	}
+	discard, err := o.invite.create()
+	if err != nil {
+		return err
+	}
+	defer discard()
+	isMember, err := broker.IsMember(ctx, c, o.invite.namespace, o.bounds.Cluster)
+	if err != nil {
+		return err
+	}
 	file, err := broker.InviteCluster(ctx, c, hub, broker.Invitation{
 		URL: cmp.Or(o.invite.url, general.BrokerURL), CA: general.CA, PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
 		Global: o.globalNetwork(),
@@ -135,6 +131,9 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	}
 	if len(o.networks) > 0 && (o.globalNetwork() == nil || !hub.Spec.GlobalnetEnabled) {
 		o.warnOfNetworks(ctx, g)
+	}
+	if isMember {
+		g.progress().Warn("cluster %s is a member already, and stays connected: the file lets it join again, to change or repair it; to withdraw the file, run subctl uninvite %[1]s", o.bounds.Cluster)
 	}
 	return o.invite.report(g, file)
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/cable/drivers"
 	"subctl/cluster"
@@ -132,9 +132,6 @@ func newJoin(g *globals) *cobra.Command {
 		if f.Changed("output") && !o.dryRun {
 			return cli.UsageError(errors.New("--output requires --dry-run"))
 		}
-		if f.Changed("clusterset") && len(o.ClusterSets) == 0 { // an unset variable
-			return cli.UsageError(fmt.Errorf(`--clusterset "" is not a clusterset: specify one, such as %s, or omit the flag`, submarinerv1.DefaultClusterSet))
-		}
 		o.file, o.InsecureBroker, o.AllowConflicts = args[0], !o.checkBroker, o.force
 		f.Visit(func(flag *pflag.Flag) { o.Specified = append(o.Specified, flag.Name) })
 		return o.run(c.Context(), g)
@@ -253,7 +250,7 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	}
 	options, used := o.With(facts.Submariner), *file
 	if err == nil {
-		if err := options.Invited(file); err != nil {
+		if err := cmp.Or(facts.JoinedAs(options.ClusterID), options.Invited(file)); err != nil {
 			return nil, err
 		}
 	}

@@ -31,6 +31,7 @@ type inviteOptions struct {
 	url       string
 	ttl       time.Duration
 	file      string
+	created   *broker.NewFile // where the join file will be written; nil: stdout
 }
 
 func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
@@ -58,7 +59,7 @@ func (o *inviteOptions) checkWith(ttl, file string) error {
 	}
 	if o.file != cli.StdStream {
 		if err := broker.CheckWritable(o.file); err != nil {
-			errs = append(errs, fmt.Errorf("%s %w", file, err))
+			errs = append(errs, cli.FileError(fmt.Errorf("%s %w", file, err)))
 		}
 	}
 	return errors.Join(errs...)
@@ -102,6 +103,18 @@ func readBroker(ctx context.Context, c client.Client, ns string) (*v1alpha1.Brok
 	return hub, nil
 }
 
+// create takes the place of the join file, before anything is created on a broker. The caller must
+// call what it returns in the end.
+func (o *inviteOptions) create() (discard func(), err error) {
+	if o.file == cli.StdStream {
+		return func() {}, nil
+	}
+	if o.created, err = broker.CreateFile(o.file); err != nil {
+		return nil, fmt.Errorf("%w (nothing was changed)", err)
+	}
+	return o.created.Discard, nil
+}
+
 // write writes the join file of a deployed broker.
 func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, cfg *rest.Config, keys broker.Keys) error {
 	hub, err := readBroker(ctx, c, o.namespace)
@@ -123,7 +136,7 @@ func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, 
 func (o *inviteOptions) report(g *globals, file *broker.JoinFile) error {
 	kept, err := o.writeFile(g, file)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: the broker has created what the file needs; run the same command again", err)
 	}
 	report := g.progress()
 	if kept != "" {
@@ -165,9 +178,9 @@ func optionalJoinFile(path string, stdin io.Reader) (*broker.JoinFile, error) {
 	}
 	file, err := broker.ReadOldJoinFile(path, stdin)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: specify the path of an existing join file, from which the key is read", err)
+		err = fmt.Errorf("%w: specify the path of an existing join file, from which the key is read", err)
 	}
-	return file, err
+	return file, cli.FileError(err)
 }
 
 // name returns the name of the join file, for messages.
@@ -181,8 +194,8 @@ func (o *inviteOptions) name() string {
 // writeFile writes a join file to stdout or to the file. It returns the new name of the file
 // that it replaces.
 func (o *inviteOptions) writeFile(g *globals, file *broker.JoinFile) (kept string, err error) {
-	if o.file != cli.StdStream {
-		return file.WriteFile(o.file, g.Now())
+	if o.created != nil {
+		return o.created.Write(file, g.Now())
 	}
 	content, err := file.Encode()
 	if err == nil {

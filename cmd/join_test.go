@@ -221,7 +221,7 @@ func TestJoinAndUninstall(t *testing.T) {
 		golden(t, "join_renamed", w.run(t, "join", w.file, "--clusterid", "ost", "--wait=false"))
 	})
 	t.Run("wait says what is not up", func(t *testing.T) {
-		r := w.run(t, "join", w.file, "--clusterid", "west", "--timeout", "5s")
+		r := w.run(t, "join", w.file, "--clusterid", "west", "--wait", "--timeout", "5s")
 		require.Equal(t, cli.ExitTrouble, r.code)
 		require.Contains(t, r.stderr, "DaemonSet submariner-routeagent: 0 of 2 pods are ready")
 		require.Contains(t, r.stderr, "DaemonSet submariner-gateway: 0 of 1 pods are ready")

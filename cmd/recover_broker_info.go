@@ -45,7 +45,7 @@ func newRecoverBrokerInfo(g *globals) *cobra.Command {
 		Short:   "Write a lost join file again",
 		Long:    recoverBrokerInfoLong,
 		Example: recoverBrokerInfoExample,
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context(), g)) },
 	}
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
@@ -93,6 +93,11 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 	}
 	keys.PSK = psk
 	report.Done("found its pre-shared key in the cluster of context %q; the administrator's key is %s", where, keys.AdministratorOrigin)
+	discard, err := o.invite.create()
+	if err != nil {
+		return err
+	}
+	defer discard()
 	return o.invite.write(ctx, g, c, cfg, keys)
 }
 

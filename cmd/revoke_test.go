@@ -15,10 +15,10 @@ func TestTrustArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"invite", "north", "--networks", ""}, `--networks "" is not a network: specify networks, such as 10.244.0.0/16, or omit the flag to permit any`},
-		{[]string{"invite", "north", "--clusterset", ""}, `--clusterset "" is not a clusterset: specify one, or omit the flag for default`},
+		{[]string{"invite", "north", "--networks", ""}, "--networks is empty: specify a value (is a variable not set?)"},
+		{[]string{"invite", "north", "--clusterset", ""}, "--clusterset is empty: specify a value (is a variable not set?)"},
 		{[]string{"invite", "north", "-o", "json"}, "subctl invite has no --output: its output is the join file: choose the file with --join-file, - for stdout"},
-		{[]string{"invite", "north", "--join-file", ""}, `--join-file "" is not the name of a file: specify a file, or omit the flag for CLUSTER.subm`},
+		{[]string{"invite", "north", "--join-file", ""}, "--join-file is empty: specify a value (is a variable not set?)"},
 		{[]string{"revoke", ""}, `cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
 		{[]string{"revoke", "Bad\x1b[31m", "--force", "--yes"}, `cluster ID "Bad\x1b[31m" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
 	} {

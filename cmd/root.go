@@ -46,7 +46,9 @@ cluster joins with the file that deploy-broker writes.
 Commands print data on stdout and messages on stderr. The exit code is 0 if the command
 succeeded, 1 if it failed, 2 if the command line has a mistake, and 3 if it found a
 problem, such as a connection that is down, or made its change but the result did not
-appear within --timeout.`
+appear within --timeout. Something that is not found in a cluster, and a file that cannot be read
+or written, are a failure (1); a context that the kubeconfig does not have is a mistake (2). After
+Ctrl-C, the exit code is 130; of show --watch, which ends in no other way, it is 0.`
 
 const rootExample = `  # deploy the broker on the cluster of context "hub", and join two clusters
   subctl deploy-broker --context hub
@@ -56,8 +58,7 @@ const rootExample = `  # deploy the broker on the cluster of context "hub", and 
   # show how they are connected
   subctl show connections`
 
-// Main runs subctl and returns its exit code: 0 success, 1 failure, 2 wrong usage, 3 a
-// problem was found.
+// Main runs subctl and returns its exit code: see package cli.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -83,13 +84,22 @@ func run(ctx context.Context, g *globals, args []string) int {
 	switch {
 	case err != nil && !g.started: // a mistake on the command line
 		err = cli.UsageError(err)
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		err = errors.New("interrupted")
+	case err != nil && ctx.Err() != nil:
+		err = interruption(err)
 	}
 	if err != nil && !cli.Reported(err) {
 		fmt.Fprintf(g.ErrOut, "Error: %v\n", err)
 	}
 	return cli.ExitCode(err)
+}
+
+// interruption returns the error of a command that was interrupted and returned err: without the
+// errors of the requests that ended with it.
+func interruption(err error) error {
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	return cli.Interruption(err)
 }
 
 // silence discards the logs of libraries: what a user must know is in the messages and the
@@ -124,7 +134,7 @@ func newRoot(g *globals) *cobra.Command {
 		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 	)
 
-	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newJoin(g), newRotateKey(g), newUninstall(g), newRevoke(g), newClusterSet(g))
+	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newUninvite(g), newJoin(g), newRotateKey(g), newUninstall(g), newRevoke(g), newClusterSet(g))
 	add(root, groupCables, newCablePolicy(g), newLabel(g))
 	add(root, groupExport, newExport(g), newUnexport(g))
 	add(root, groupNodes, newGateway(g))
@@ -174,13 +184,13 @@ func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 func (g *globals) prepare(root *cobra.Command) {
 	config := cli.NewConfig(root)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		twice := cli.CheckContexts(c) // of the command line, before others set flags
+		mistakes := errors.Join(cli.CheckContexts(c), cli.CheckEmpty(c)) // of the command line, before others set flags
 		err := config.Apply(c)
 		if err != nil && cli.Offline(c) {
 			g.progress().Warn("%v", err)
-			return nil
+			return mistakes
 		}
-		return errors.Join(twice, err)
+		return errors.Join(mistakes, err)
 	}
 	root.SetFlagErrorFunc(cli.FlagError)
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { cli.Help(c) })

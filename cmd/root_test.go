@@ -183,7 +183,7 @@ func TestInterrupted(t *testing.T) {
 	g.Connect = func(ctx context.Context, _ *rest.Config) (client.Client, error) { return nil, ctx.Err() }
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	require.Equal(t, cli.ExitFailed, run(ctx, g, []string{"show", "connections"}))
+	require.Equal(t, cli.ExitInterrupted, run(ctx, g, []string{"show", "connections"}))
 	require.Equal(t, "Error: interrupted\n", stderr.String())
 	require.Empty(t, stdout.String())
 }

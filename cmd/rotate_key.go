@@ -35,7 +35,7 @@ func newRotateKey(g *globals) *cobra.Command {
 		Short:   "Replace the key of a cluster",
 		Long:    rotateKeyLong,
 		Example: rotateKeyExample,
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return rotateKey(c.Context(), g, k, dryRun, format) },
 	}
 	cli.Lacks(c, "contexts", "keys are replaced one cluster at a time, so that at most one end of a connection changes: choose the cluster with --context")

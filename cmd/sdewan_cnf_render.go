@@ -87,21 +87,10 @@ func newCNFRender(g *globals) *cobra.Command {
 		if o.passwordFile != "" && o.cnf.AccountSecret != "" {
 			return errors.New("--password-file and --account-secret both choose the password: set only one of them")
 		}
-		return errors.Join(o.checkSecrets(c), o.checkTiming(c))
+		return o.checkTiming(c)
 	})
 	o.format = cli.Output(c, printer.YAML, printer.JSON)
 	return c
-}
-
-// checkSecrets returns an error for each Secret whose name is set and empty: without a name, a new Secret is made, which would replace the one that the CNF has.
-func (o *cnfRender) checkSecrets(c *cobra.Command) error {
-	var errs []error
-	for _, f := range []struct{ name, value string }{{"account-secret", o.cnf.AccountSecret}, {"cert-secret", o.cnf.CertSecret}} {
-		if c.Flags().Changed(f.name) && f.value == "" {
-			errs = append(errs, fmt.Errorf("--%s is empty: name a Secret, or omit the flag", f.name))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // checkTiming checks the flags that say when an uplink is offline.

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +42,7 @@ func newSdewanInstall(g *globals) *cobra.Command {
 		Short:   "Install the controller of CNFs and its webhooks",
 		Long:    sdewanInstallLong,
 		Example: sdewanInstallExample,
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	f := c.Flags()
@@ -51,12 +50,7 @@ func newSdewanInstall(g *globals) *cobra.Command {
 	f.Int32Var(&o.options.Replicas, "replicas", 2, "pods of the controller: one works, the others stand by, and all serve the webhooks")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be applied, without applying it")
 	f.BoolVar(&o.wait, "wait", true, "wait until the controller is ready")
-	cli.Before(c, func() error {
-		if c.Flags().Changed("image") && o.options.Image == "" {
-			return errors.New("--image is empty: specify an image, or omit the flag")
-		}
-		return o.options.Validate()
-	})
+	cli.Before(c, func() error { return o.options.Validate() })
 	cli.TimeLimit(c, &o.timeout, 2*time.Minute, "time limit for --wait")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c

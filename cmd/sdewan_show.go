@@ -47,7 +47,7 @@ func newSdewanTable(g *globals, noun, short, long string, show func(*sdewanTable
 	c := &cobra.Command{
 		Use: noun, Short: short, Long: short + ".\n\n" + long,
 		Example: fmt.Sprintf("  subctl sdewan show %[1]s\n  subctl sdewan show %[1]s -A -o json", noun),
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return show(o, c.Context()) },
 	}
 	o.addFlags(c)

@@ -40,7 +40,7 @@ func newSdewanUninstall(g *globals) *cobra.Command {
 		Short:   "Remove the controller of CNFs and all rules",
 		Long:    sdewanUninstallLong,
 		Example: sdewanUninstallExample,
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	f := c.Flags()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,12 +67,6 @@ func (s *show) addFlags(c *cobra.Command) {
 	s.format = cli.Output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
 	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "kubeconfig contexts of the clusters to show, in this order (instead of --context)")
 	s.addWatch(c)
-	cli.Before(c, func() error {
-		if c.Flags().Changed("contexts") && (len(s.contexts) == 0 || slices.Contains(s.contexts, "")) { // an unset variable
-			return errors.New("--contexts contains an empty name: specify contexts of the kubeconfig, or omit the flag to show all clusters")
-		}
-		return nil
-	})
 	cli.Complete(c, "contexts", func(context.Context) ([]string, error) { return s.Contexts() })
 }
 
@@ -90,7 +83,7 @@ func newShowTable(g *globals, t look.Section) *cobra.Command {
 		Short:   t.Short,
 		Long:    t.Short + ".\n\n" + t.Long,
 		Example: "  subctl show " + t.Noun + "\n  subctl show " + t.Noun + " --contexts west,east -o json",
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(t)) },
 	}
 	s.addFlags(c)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"subctl/internal/cli"
 	"subctl/internal/look"
 )
 
@@ -23,7 +22,7 @@ func newShowAll(g *globals) *cobra.Command {
 		Short:   "Show everything",
 		Example: "  subctl show all\n  subctl show all --context west --watch",
 		Long:    "Show " + strings.Join(nouns[:last], ", ") + " and " + nouns[last] + ".",
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return s.run(c.Context(), look.NewPanel(all...)) },
 	}
 	s.addFlags(c)

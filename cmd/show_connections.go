@@ -43,9 +43,11 @@ dropped to keep clusters apart, such as packets for a third cluster. IMPLEMENTAT
 or the program that processes the packets. ATTEMPTS lists the attempts to reach the remote
 gateway.
 
-With --wait, the command waits until it would exit with 0 and there is a connection to each
-gateway of each cluster that the cluster knows (subctl show clusters). Ctrl-C prints what is
-connected so far.
+With --wait, the command waits until it would exit with 0, there is a connection to each gateway
+of each cluster that the cluster knows (subctl show clusters), and all cables are the ones that
+the cable policies, labels and clustersets decide on now (subctl cable-policy explain): also
+directly after a change of these, in any cluster of the kubeconfig. It reports clusters that it
+cannot check. Ctrl-C prints what is connected so far.
 
 The exit code is 3 if a connection is not connected, also one that is left out, if there are no
 connections, or if a gateway reports a failure or has a wrong clock (subctl show gateways); with

@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"subctl/cluster"
 	"subctl/internal/cli"
 	"subctl/internal/look"
+	"subctl/internal/progress"
 	"subctl/internal/wake"
 )
 
@@ -22,7 +25,7 @@ const waitTimeout = 2 * time.Minute
 
 // addWait gives the command for connections the flags --wait and --timeout.
 func (s *show) addWait(c *cobra.Command) {
-	c.Flags().BoolVar(&s.wait, "wait", false, "wait until every gateway of every known cluster is connected")
+	c.Flags().BoolVar(&s.wait, "wait", false, "wait until every gateway of every known cluster is connected, by the cables that policies, labels and clustersets decide on now")
 	cli.TimeLimit(c, &s.timeout, waitTimeout, "time limit of --wait")
 	c.Example += "\n  subctl show connections --wait --timeout 5m"
 	cli.Before(c, func() error {
@@ -45,8 +48,16 @@ func (s *show) await(ctx context.Context, p look.Panel) error {
 	s.progress().Step("waiting until all gateways are connected, for at most %v", s.timeout)
 	var last look.Picture
 	for {
+		// First, as a gateway's report may be of before a decision.
+		sites, errs := look.ReadAll(limited, targets, look.ReadDecisions, look.ReadGateways)
 		now := p.Look(limited, targets, s.format.Format())
+		if now.Err == nil && limited.Err() == nil {
+			now = undecided(now, sites, errors.Join(errs...))
+		}
 		if now.Err == nil {
+			if note := look.Unchecked(sites); note != "" {
+				s.progress().Warn("%s", note)
+			}
 			s.progress().Done("all gateways are connected")
 			return s.print(now)
 		}
@@ -69,6 +80,20 @@ func (s *show) await(ctx context.Context, p look.Panel) error {
 		}
 		return s.print(last)
 	}
+}
+
+// undecided adds to a picture without problems what is not yet as the clusters of the sites decide;
+// unread is the error of reading the sites.
+func undecided(p look.Picture, sites []look.Site, unread error) look.Picture {
+	var notes bytes.Buffer
+	say := progress.New(&notes)
+	p.Err = unread
+	for _, text := range look.Undecided(sites) {
+		say.Warn("%s", text)
+		p.Err = cmp.Or(p.Err, look.ErrTrouble)
+	}
+	p.Notes += notes.String()
+	return p
 }
 
 // interrupted shows what await read last, and returns the error of a command that a person

@@ -40,7 +40,7 @@ func newShowPlan(g *globals) *cobra.Command {
 		Short:             "Show the kernel configuration that a node should have",
 		Long:              showPlanLong,
 		Example:           "  subctl show plan gw-1 --context west\n  subctl show plan gw-1 --watch",
-		Args:              cli.OptionalName("node"),
+		Args:              g.optionalName("node"),
 		ValidArgsFunction: cli.CompleteArgument(g.Reading(look.NodeNames)),
 	}
 	cli.Lacks(c, "contexts", "a node belongs to one cluster: choose it with --context")

@@ -38,7 +38,7 @@ cables of pairs of other clusters, these pairs are printed, and uninstall contin
 --force=policies; with --dry-run, the exit code is then 3. The broker can keep the policies:
 see subctl cable-policy adopt.
 
---force names what uninstall ignores, one or several of these; without a value, all of them:
+--force names what uninstall ignores, one or several of these, or "all":
   policies  other clusters need the cable policies of this cluster: they lose them
   nodes     nodes cannot be cleaned: they keep devices, routes and rules until they restart
   broker    the broker cannot be reached: it keeps the objects of this cluster, whose grant is not
@@ -70,21 +70,24 @@ func newUninstall(g *globals) *cobra.Command {
 		Short:   "Remove a cluster from the network",
 		Long:    uninstallLong,
 		Example: uninstallExample,
-		Args:    cli.NoArguments,
+		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
 	cli.Lacks(c, "contexts", "clusters are removed one at a time, each after its own confirmation: choose the cluster with --context")
 	f := c.Flags()
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
-	f.StringSliceVar(&o.force, "force", nil, "continue in spite of these obstacles: "+strings.Join(obstacleNames(), ", ")+"; without a value, of all")
-	f.Lookup("force").NoOptDefVal = strings.Join(obstacleNames(), ",")
-	cli.Complete(c, "force", func(context.Context) ([]string, error) { return obstacleNames(), nil })
+	f.StringSliceVar(&o.force, "force", nil, "continue in spite of these obstacles: "+strings.Join(obstacleNames(), ", ")+"; or all of them: "+allObstacles)
+	cli.Complete(c, "force", func(context.Context) ([]string, error) { return append(obstacleNames(), allObstacles), nil })
 	cli.Before(c, o.check)
 	cli.TimeLimit(c, &o.timeout, 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
+
+// allObstacles is the value of --force that stands for all of them. Without a value, --force is a
+// mistake: nobody gets the widest force for a word that is missing.
+const allObstacles = "all"
 
 // obstacleNames returns the values of --force.
 func obstacleNames() []string {
@@ -100,14 +103,14 @@ func (o *uninstallOptions) check() error {
 	var errs []error
 	for _, name := range o.force {
 		switch name {
-		case "true": // of the environment or the configuration file, where --force of other commands is a bool
+		case allObstacles:
 			o.obstacles = uninstall.Obstacles()
 			continue
-		case "false":
+		case "false": // of the environment or the configuration file, where --force of other commands is a bool
 			continue
 		}
 		if !slices.Contains(obstacleNames(), name) {
-			errs = append(errs, fmt.Errorf("--force=%s names no obstacle: use %s", name, strings.Join(obstacleNames(), ", ")))
+			errs = append(errs, fmt.Errorf("--force=%s names no obstacle: use %s, or %s", name, strings.Join(obstacleNames(), ", "), allObstacles))
 		}
 		o.obstacles = append(o.obstacles, uninstall.Obstacle(name))
 	}
@@ -218,7 +221,8 @@ func (g *globals) confirm(ctx context.Context, question string) error {
 	}()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		fmt.Fprintln(g.ErrOut) // the prompt is on a line without end
+		return errors.New("interrupted: nothing was changed")
 	case line := <-answer:
 		if line != "y" && line != "yes" {
 			return errors.New("not confirmed: nothing was changed")

@@ -50,8 +50,8 @@ func (w *joinWorld) refuses(t *testing.T) {
 	require.Contains(t, r.stdout, table+"delete Submariner")
 	require.Contains(t, r.stderr, "without --force=policies, uninstall is refused")
 	require.Equal(t, cli.ExitTrouble, w.run(t, "uninstall", "--dry-run", "--force=nodes,broker").code, "they are other obstacles")
-	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: --force=x names no obstacle: use policies, nodes, broker\n"}, w.run(t, "uninstall", "--force=x"))
-	require.Equal(t, cli.ExitDone, w.run(t, "uninstall", "--dry-run", "--force").code)
+	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: --force=x names no obstacle: use policies, nodes, broker, or all\n"}, w.run(t, "uninstall", "--force=x"))
+	require.Equal(t, cli.ExitDone, w.run(t, "uninstall", "--dry-run", "--force=all").code)
 	require.Equal(t, before, w.state(t))
 
 	r = w.run(t, "cable-policy", "adopt", "kept", "--broker-info", w.file, "--kubeconfig", w.hub.Kubeconfig())

@@ -8,6 +8,17 @@ import (
 	"subctl/cluster"
 )
 
+// JoinedAs returns an error if the cluster has joined with another ID than id. Nothing else is worth
+// a message then: what is wrong with id, or with the cluster that has it, is of no interest.
+func (f *Facts) JoinedAs(id string) error {
+	sub := f.Submariner
+	if sub == nil || !cluster.IsOurs(sub.Labels) || sub.DeletionTimestamp != nil || sub.Spec.ClusterID == id {
+		return nil
+	}
+	return fmt.Errorf("this cluster is joined as %q: to change it, join with --clusterid %s; to give it another ID, first take it out of the network with subctl uninstall",
+		sub.Spec.ClusterID, sub.Spec.ClusterID)
+}
+
 // checkIdentity refuses a cluster ID that another cluster has claimed, a join file of
 // another broker, and a cluster that has joined in another way.
 func checkIdentity(r request) ([]string, error) {
@@ -32,9 +43,6 @@ func checkIdentity(r request) ([]string, error) {
 			sub.Namespace, sub.Name, cluster.ManagedByLabel, cluster.ManagedBy))
 	case sub.DeletionTimestamp != nil:
 		errs = append(errs, errors.New("this cluster is being uninstalled: finish with subctl uninstall"))
-	case sub.Spec.ClusterID != r.ClusterID:
-		errs = append(errs, fmt.Errorf("this cluster is joined as %q: run subctl uninstall first, or join with --clusterid %s",
-			sub.Spec.ClusterID, sub.Spec.ClusterID))
 	case sub.Spec.BrokerK8sApiServer != withoutScheme(r.file.BrokerURL) && !b.holds(f.UID):
 		// If the broker knows this cluster, it is the same broker at another address.
 		errs = append(errs, fmt.Errorf("this cluster is joined to another broker, at %s: run subctl uninstall first", sub.Spec.BrokerK8sApiServer))

@@ -32,6 +32,9 @@ var (
 
 // check runs the checks, and returns all warnings and all errors.
 func (r request) check() (warnings []string, err error) {
+	if err := r.member.JoinedAs(r.ClusterID); err != nil {
+		return nil, err
+	}
 	var errs []error
 	run := func(list []check) {
 		for _, c := range list {

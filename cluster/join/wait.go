@@ -104,6 +104,9 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	if j.Plan.Submariner.Spec.MultiActiveGatewayEnabled {
 		out = append(out, passive(current)...)
 	}
+	if len(out) == 0 {
+		out = j.incomplete(current)
+	}
 	if missing := unconnected(current, j.Plan.Present, j.Plan.Cables); len(missing) > 0 {
 		if len(stale) > 0 && !slices.ContainsFunc(current, active) {
 			missing = []string{"no gateway with a recent report is active"}

@@ -70,6 +70,9 @@ func TestWait(t *testing.T) {
 		c.Driver = driver
 		return c
 	}
+	running := pod(cluster.GatewayName, "n2", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Ready: true}}})
+	refused := connection("east", "error", "wireguard connects to one gateway of a cluster")
+	refused.Driver = "wireguard"
 	apart := clustertest.Gateway("active", "")
 	apart.Status.Conditions = []metav1.Condition{{
 		Type: submarinerv1.ConditionBrokerSynced, Status: metav1.ConditionFalse, Message: "watching clusterset default on the broker: the API server does not answer",
@@ -93,8 +96,26 @@ func TestWait(t *testing.T) {
 			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: there is no pod on node n2 yet: do its taints allow one?",
 		},
 		{
-			name: "a new gateway", made: []string{"n2"}, objs: append(agents, clustertest.Gateway("active", ""),
-				pod(cluster.GatewayName, "n2", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Ready: true}}})),
+			name: "a new gateway", made: []string{"n2"}, present: []string{"east"}, objs: append(agents, clustertest.Gateway("active", "", by("vxlan")), running, another("active", by("vxlan"))),
+		},
+		{name: "a new standby", made: []string{"n2"}, present: []string{"east"}, objs: append(agents, clustertest.Gateway("active", "", by("vxlan")), running, another("passive"))},
+		{
+			name: "a new gateway that has not reported yet", made: []string{"n2"}, objs: append(agents, clustertest.Gateway("active", ""), running),
+			want: "waiting for the agents to run: out of time:\n  gateway n2 has not reported yet",
+		},
+		{
+			name: "a new gateway without a connection", made: []string{"n2"}, present: []string{"east"},
+			objs: append(agents, clustertest.Gateway("active", "", by("vxlan")), running, another("active")), several: true,
+			want: "waiting for connections to east: out of time:\n  gateway n2: no connection to cluster \"east\" yet",
+		},
+		{
+			name: "a new gateway that connects", made: []string{"n2"}, present: []string{"east"},
+			objs: append(agents, clustertest.Gateway("active", "", by("vxlan")), running, another("active", connection("east", "connecting", ""))), several: true,
+			want: "waiting for connections to east: out of time:\n  gateway n2: cluster \"east\": connecting",
+		},
+		{
+			name: "a new gateway beside the one that the driver connects", made: []string{"n2"}, present: []string{"east"}, several: true,
+			objs: append(agents, clustertest.Gateway("active", "", by("wireguard")), running, another("active", refused)),
 		},
 		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
 			"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},

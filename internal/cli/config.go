@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"sigs.k8s.io/yaml"
 
 	"subctl/internal/words"
 )
@@ -49,11 +50,20 @@ func (f Config) Apply(c *cobra.Command) error {
 	var errs []error
 	chosen := slices.ContainsFunc(contextFlags, c.Flags().Changed) // on the command line
 	c.Flags().VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed || !configurable(flag) || !v.IsSet(flag.Name) || chosen && slices.Contains(contextFlags, flag.Name) {
+		if flag.Changed || !configurable(flag) || chosen && slices.Contains(contextFlags, flag.Name) {
+			return
+		}
+		if name := emptyVariable(flag.Name); name != "" {
+			errs = append(errs, emptyError(name))
+			return
+		}
+		if !v.IsSet(flag.Name) {
 			return
 		}
 		for _, value := range values(v, flag) {
-			if err := c.Flags().Set(flag.Name, value); err != nil {
+			if value == "" {
+				errs = append(errs, emptyError(source(v, flag.Name)))
+			} else if err := c.Flags().Set(flag.Name, value); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", source(v, flag.Name), invalidValue(err)))
 			}
 		}
@@ -65,6 +75,9 @@ func (f Config) Apply(c *cobra.Command) error {
 // since a misspelt key would silently have no effect.
 func (f Config) read(v *viper.Viper) error {
 	path, optional := os.Getenv("SUBCTL_CONFIG"), false
+	if name := emptyVariable("config"); name != "" {
+		return emptyError(name)
+	}
 	if path == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
@@ -84,7 +97,7 @@ func (f Config) read(v *viper.Viper) error {
 		}
 		return fmt.Errorf("reading the configuration file: %w", err)
 	}
-	var errs []error
+	errs := emptySettings(path)
 	for key := range v.AllSettings() {
 		if slices.Contains(f.flags, key) {
 			continue
@@ -99,10 +112,28 @@ func (f Config) read(v *viper.Viper) error {
 	return errors.Join(errs...)
 }
 
+// emptySettings returns an error for each key of the file without a value, which viper ignores.
+func emptySettings(path string) (errs []error) {
+	text, err := os.ReadFile(path)
+	settings := map[string]any{}
+	if err == nil {
+		err = yaml.Unmarshal(text, &settings)
+	}
+	if err != nil {
+		return []error{fmt.Errorf("reading the configuration file: %w", err)}
+	}
+	for key, value := range settings {
+		if value == nil {
+			errs = append(errs, emptyError(path+": "+key))
+		}
+	}
+	return errs
+}
+
 // values returns the values to set a flag to: several if the file has a list, for a flag
 // that can be repeated.
 func values(v *viper.Viper, flag *pflag.Flag) []string {
-	if list, ok := v.Get(flag.Name).([]any); ok {
+	if list, ok := v.Get(flag.Name).([]any); ok && len(list) > 0 {
 		out := make([]string, len(list))
 		for i, item := range list {
 			out[i] = fmt.Sprint(item)
@@ -112,11 +143,15 @@ func values(v *viper.Viper, flag *pflag.Flag) []string {
 	return []string{v.GetString(flag.Name)}
 }
 
+// variable returns the name of the variable of a flag in the environment.
+func variable(flag string) string {
+	return "SUBCTL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // source names the origin of the value of a flag.
 func source(v *viper.Viper, name string) string {
-	env := "SUBCTL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	if _, ok := os.LookupEnv(env); ok {
-		return env
+	if _, ok := os.LookupEnv(variable(name)); ok {
+		return variable(name)
 	}
 	return v.ConfigFileUsed() + ": " + name
 }

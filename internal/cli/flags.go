@@ -64,12 +64,13 @@ func FlagError(c *cobra.Command, err error) error {
 
 // valuesOf describes the values of the types of flags whose own errors are about Go.
 var valuesOf = map[string]string{
-	"bool":     "true or false",
-	"duration": "a duration, such as 30s, 5m or 24h",
-	"int":      "a whole number",
-	"int32":    "a whole number",
-	"uint":     "a whole number, not negative",
-	"uint64":   "a whole number, not negative",
+	"bool":           "true or false",
+	"duration":       "a duration, such as 30s, 5m or 24h",
+	"int":            "a whole number",
+	"stringToString": "KEY=VALUE, and commas between several",
+	"int32":          "a whole number",
+	"uint":           "a whole number, not negative",
+	"uint64":         "a whole number, not negative",
 }
 
 // invalidValue returns err, or an error in its place that describes the values of the flag.

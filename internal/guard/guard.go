@@ -1,11 +1,11 @@
 // Package guard protects the cables of pairs of clusters: a command that changes them refuses
 // a change that leaves a pair without a cable, or removes the encryption of its cable, unless
-// the user confirms it with --force. With --wait, the command waits for the new cables.
+// the user confirms it with --force. Then the command waits for the new cables, unless --wait=false
+// is set.
 package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,7 +16,6 @@ import (
 	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/progress"
-	"subctl/internal/words"
 	"subctl/policy/catalog"
 )
 
@@ -44,7 +43,7 @@ func (o *Guard) AddFlags(c *cobra.Command) {
 
 // AddWait adds the flags --wait and --timeout.
 func (o *Guard) AddWait(c *cobra.Command) {
-	c.Flags().BoolVar(&o.Wait, "wait", false, "wait until all pairs of clusters that change their cable use the new one")
+	c.Flags().BoolVar(&o.Wait, "wait", true, "wait until all pairs of clusters that change their cable use the new one")
 	cli.TimeLimit(c, &o.Timeout, 2*time.Minute, "time limit for --wait")
 }
 
@@ -73,12 +72,15 @@ func (o *Guard) Confirm(reason error, refused, goOn string) error {
 }
 
 // Await returns a function that waits until all pairs that change their cable use the new
-// one, if --wait is set. It must be called before the change: it returns an error if no
-// cluster of the kubeconfig reports the state of a pair.
+// one, unless --wait=false is set. It must be called before the change. It reports the pairs for
+// which it does not wait, since no cluster of the kubeconfig sees them.
 func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.Change) (func(context.Context) error, error) {
 	w := waiter{Guard: o, pending: slices.DeleteFunc(slices.Clone(change.Cables), func(x catalog.CableChange) bool { return !all.Connectable(x.Pair) })}
-	if !o.Wait || len(w.pending) == 0 {
-		return func(context.Context) error { return nil }, nil
+	switch {
+	case len(w.pending) == 0:
+		return done, nil
+	case !o.Wait:
+		return o.hint, nil
 	}
 	targets, err := o.targets()
 	if err != nil {
@@ -93,21 +95,26 @@ func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.
 			sites[i] = look.Site{} // its pairs may have another end
 		}
 	}
-	var unseen []string
-	for _, x := range w.pending {
-		if !look.Sees(sites, x.Pair) {
-			unseen = append(unseen, x.Pair.String())
-		}
+	w.pending = slices.DeleteFunc(w.pending, func(x catalog.CableChange) bool {
 		for i, s := range sites {
 			if look.Sees([]look.Site{s}, x.Pair) && !slices.Contains(w.targets, targets[i]) {
 				w.targets = append(w.targets, targets[i])
 			}
 		}
-	}
-	if len(unseen) > 0 {
-		err := fmt.Errorf("--wait cannot see %s: %s: the kubeconfig has no usable context of either cluster: add one, or omit --wait (nothing was changed)",
-			words.Count(len(unseen), "pair"), words.List(unseen))
-		return nil, errors.Join(append([]error{err}, errs...)...)
-	}
+		if look.Sees(sites, x.Pair) {
+			return false
+		}
+		w.unseen = append(w.unseen, x.Pair.String())
+		return true
+	})
 	return w.run, nil
+}
+
+// done waits for nothing.
+func done(context.Context) error { return nil }
+
+// hint waits for nothing, and names the command that waits.
+func (o *Guard) hint(context.Context) error {
+	o.progress().Note("the gateways follow: to wait for them, run subctl show connections --wait")
+	return nil
 }

@@ -19,10 +19,17 @@ type waiter struct {
 	*Guard
 	targets []*look.Target
 	pending []catalog.CableChange
+	unseen  []string // pairs that change their cable and that none of the targets sees
 }
 
 // run waits. If the time limit is reached, the exit code is 3.
 func (w *waiter) run(ctx context.Context) error {
+	if n := len(w.unseen); n > 0 {
+		w.progress().Warn("not waiting for %s, as the kubeconfig has no usable context of either cluster: %s", words.Count(n, "pair"), words.List(w.unseen))
+	}
+	if len(w.pending) == 0 {
+		return nil
+	}
 	waiting, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
 	return cli.Waited(ctx, w.reach(waiting))

@@ -43,7 +43,7 @@ func ReadPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog
 
 // ReadBrokerPolicies is like ReadPolicies, for the broker that b describes. It reads the
 // namespaces of all clustersets.
-func ReadBrokerPolicies(ctx context.Context, c client.Client, b *v1alpha1.Broker) (*catalog.Catalog, error) {
+func ReadBrokerPolicies(ctx context.Context, c client.Reader, b *v1alpha1.Broker) (*catalog.Catalog, error) {
 	sets, err := readSets(ctx, c, b.Namespace, readPolicyObjects)
 	if err != nil {
 		return nil, err

@@ -37,6 +37,7 @@ type Site struct {
 	Brokers     []v1alpha1.Broker
 	Global      *GlobalAddresses // nil: not read
 	Members     *Members         // nil: not read, or neither a member nor a broker
+	Decisions   Decisions
 	Removed     []exchange.Removal
 	DaemonSets  []appsv1.DaemonSet
 	Deployments []appsv1.Deployment

@@ -36,6 +36,9 @@ func (r *Reporter) List(text string, parts []string) {
 	r.line("•", strings.Join(append([]string{text}, parts...), "\n  "))
 }
 
+// Note reports something that is neither checked nor a problem.
+func (r *Reporter) Note(format string, args ...any) { r.line("•", fmt.Sprintf(format, args...)) }
+
 // Warn reports a problem that does not stop the command.
 func (r *Reporter) Warn(format string, args ...any) { r.line("⚠", fmt.Sprintf(format, args...)) }
 

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -181,7 +180,7 @@ func (c *Catalog) apart(p policy.Pair) error {
 			return fmt.Errorf("cluster %s is not a member", id)
 		}
 	}
-	return errors.New("the two clusters have no clusterset in common")
+	return errApart
 }
 
 // compared yields every pair that is in one of two sorted sequences, with both decisions.

@@ -96,10 +96,10 @@ func TestD1Policies(t *testing.T) {
 		}
 		return nil
 	})
-	out := must(t, "subctl", "cable-policy", "add", "--context", "cluster1", "--name", "to-three",
+	out := must(t, "subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", "to-three",
 		"--left-cluster-selector", "site=s1", "--right-cluster-selector", "site=s3", "--cable-driver", "wireguard")
 	require.Contains(t, out, "cluster3", "it says which pairs change")
-	must(t, "subctl", "cable-policy", "add", "--context", "cluster2", "--name", "secret",
+	must(t, "subctl", "cable-policy", "add", "--wait=false", "--context", "cluster2", "--name", "secret",
 		"--left-cluster-selector", "site=s3", "--right-cluster-selector", "site=s2", "--cable-driver", "ipsec")
 	t.Logf("cabled after %.1f s", cabled(t, wanted).Seconds())
 	for _, c := range clusters {
@@ -173,7 +173,7 @@ func TestD3Mistakes(t *testing.T) {
 		{[]string{"--name", "to-three", "--cable-driver", "vxlan"}, []string{"to-three", "--replace"}},
 		{[]string{"--name", "n", "--cable-driver", "vxlan", "--cable-config", "nowhere"}, []string{"nowhere"}},
 	} {
-		out, err := sh(append([]string{"subctl", "cable-policy", "add", "--context", "cluster1"}, c.args...)...)
+		out, err := sh(append([]string{"subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1"}, c.args...)...)
 		require.Error(t, err, out)
 		for _, w := range c.want {
 			require.Contains(t, out, w)

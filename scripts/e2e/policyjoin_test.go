@@ -59,7 +59,7 @@ func TestE7NothingInClear(t *testing.T) {
 			t.Skip("TestC1 brings cluster4 up")
 		}
 	}
-	must(t, "subctl", "cable-policy", "add", "--context", "cluster1", "--name", "cloud",
+	must(t, "subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", "cloud",
 		"--left-cluster-selector", "site=cloud", "--cable-driver", "ipsec")
 	from, to := podOn(t, "cluster1", "web", nodes("cluster1")[1]), podOn(t, "cluster4", "web", nodes("cluster4")[1])
 	secured := func() { cabled(t, map[string]string{pair: "ipsec"}) }
