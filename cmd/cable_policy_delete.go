@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/cli"
 	"subctl/internal/guard"
@@ -120,7 +121,11 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		for _, id := range makers {
 			others = append(others, catalog.MakerName(id))
 		}
-		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete %s --context CONTEXT", o.name, strings.Join(words.Distinct(others), " and "), o.name)
+		flags := "--context CONTEXT"
+		if slices.Contains(makers, submarinerv1.BrokerID) {
+			flags += " --broker" // also where the broker is on this cluster
+		}
+		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete %s %s", o.name, strings.Join(words.Distinct(others), " and "), o.name, flags)
 	case len(names) == 0:
 		return nil, fmt.Errorf("there is no cable policy %q: %s has no cable policies", o.name, catalog.MakerName(all.Keeper))
 	}

@@ -35,7 +35,7 @@ func newCablePolicyList(g *globals) *cobra.Command {
 	o := &cablePolicyList{policyOptions: policyOptions{globals: g}}
 	c := &cobra.Command{
 		Use:     "list",
-		Aliases: []string{"ls"},
+		Aliases: []string{"ls", "show"},
 		Short:   "List the cable policies and what they decide",
 		Long:    cablePolicyListLong,
 		Example: "  subctl cable-policy list\n  subctl cable-policy list -o wide --context hub",

@@ -48,7 +48,7 @@ var exampleChanges = []struct{ command, flag, why string }{
 	{"subctl revoke ", "--dry-run", "the examples after it need the cluster and the join file: see examplesAtLast"},
 	{"subctl gateway drain ", "--dry-run", "there is one gateway"},
 	{"subctl sdewan install ", "--wait=false", "no controller runs"},
-	{"subctl cable-policy add --replace ", "--dry-run", "it waits for the gateways"},
+	{"subctl show connections --wait ", "--timeout 1s", "no gateway does what the policies decide"},
 	{"subctl cable-policy adopt ", "--force", "no agent signs policies"},
 }
 
@@ -84,7 +84,7 @@ func TestExamples(t *testing.T) {
 			}
 			code, stdout, stderr := w.run(t, line)
 			w.withdrawGrants(t)
-			looks := strings.HasPrefix(line, "subctl clusterset can ") || strings.HasPrefix(line, "subctl sdewan explain ") || strings.HasPrefix(line, "subctl sdewan show ") || strings.HasPrefix(line, "subctl sdewan plan ") || strings.HasPrefix(line, "subctl show ") && !strings.Contains(line, "--wait") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
+			looks := strings.HasPrefix(line, "subctl clusterset can ") || strings.HasPrefix(line, "subctl sdewan explain ") || strings.HasPrefix(line, "subctl sdewan show ") || strings.HasPrefix(line, "subctl sdewan plan ") || strings.HasPrefix(line, "subctl show ") || strings.Contains(line, "cable-policy list") || strings.Contains(line, "--dry-run")
 			require.True(t, code == cli.ExitDone || looks && code == cli.ExitTrouble, "the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
 			require.NotEmpty(t, stdout+stderr, line)
 			goodMessages(t, line, stderr)

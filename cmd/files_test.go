@@ -24,6 +24,7 @@ func TestFilesAreCommands(t *testing.T) {
 	}
 	delete(files, "root")
 	delete(files, "root_args")
+	delete(files, "root_elsewhere")
 
 	g, _, _ := testGlobals(t, nil)
 	var commands []string

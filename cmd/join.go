@@ -20,6 +20,8 @@ import (
 	"subctl/internal/cli"
 	"subctl/internal/look"
 	"subctl/internal/printer"
+	"subctl/internal/progress"
+	"subctl/internal/wake"
 )
 
 const joinLong = `Join the cluster of the current context to a broker, with the file that deploy-broker
@@ -185,7 +187,11 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return cli.Waited(ctx, op.Wait(waiting))
+	err = op.Wait(waiting)
+	if err != nil {
+		op.Report.Note("the agents go on without this command: to wait again, run subctl show connections --wait")
+	}
+	return cli.Waited(ctx, err)
 }
 
 // printDryRun prints how the broker and the cluster would change, or with -o the objects to
@@ -244,7 +250,7 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	facts := &join.Facts{}
 	member, err := g.MemberSide(ctx)
 	if err == nil {
-		if facts, err = join.ReadFacts(ctx, member, o.Options); err != nil {
+		if facts, err = o.readFacts(ctx, member, report); err != nil {
 			return nil, err
 		}
 	}
@@ -275,6 +281,25 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	}
 	report.Done("cluster %s can join the broker", options.ClusterID)
 	return &join.Operation{Member: member, Broker: hub, File: &used, Plan: plan, NewSets: newSets, Report: report}, nil
+}
+
+// readFacts reads the facts about the cluster. If the namespace of the agents is being deleted, after an
+// uninstall, it waits until it is gone, for as long as --timeout permits.
+func (o *joinOptions) readFacts(ctx context.Context, member cluster.Side, report *progress.Reporter) (*join.Facts, error) {
+	limited, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	for waiting := false; ; waiting = true {
+		facts, err := join.ReadFacts(ctx, member, o.Options)
+		if err != nil || facts.Namespace == nil || facts.Namespace.DeletionTimestamp == nil || o.dryRun {
+			return facts, err
+		}
+		if !waiting {
+			report.Step("waiting until namespace %s, which is being deleted, is gone", facts.Namespace.Name)
+		}
+		if wake.After(limited, cluster.Poll) != nil {
+			return facts, ctx.Err() // the plan refuses it
+		}
+	}
 }
 
 // addDriverFlags declares the flags that specify the cables and their settings.

@@ -25,6 +25,7 @@ import (
 	"subctl/internal/cli"
 	"subctl/internal/connect"
 	"subctl/internal/progress"
+	"subctl/internal/version"
 )
 
 // The groups of commands in the help, by what a person wants to do.
@@ -118,10 +119,12 @@ func newRoot(g *globals) *cobra.Command {
 		Short:             "Join Kubernetes clusters into one network",
 		Long:              rootLong,
 		Example:           rootExample,
+		Version:           version.Version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
 	}
+	root.SetVersionTemplate("subctl version: {{.Version}}\n") // as subctl version
 	root.SetIn(g.In)
 	root.SetOut(g.Out)
 	root.SetErr(g.ErrOut)
@@ -192,12 +195,12 @@ func (g *globals) prepare(root *cobra.Command) {
 		}
 		return errors.Join(mistakes, err)
 	}
-	root.SetFlagErrorFunc(cli.FlagError)
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { cli.Help(c) })
 	root.SetUsageTemplate(cli.UsageTemplate(root.UsageTemplate()))
 	cli.Each(root, func(c *cobra.Command) {
 		if c.HasSubCommands() && !c.Runnable() {
-			c.Args = cli.NoSuchCommand
+			c.Args = noSuchCommand
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 			c.DisableFlagsInUseLine = true
 		}
@@ -219,7 +222,7 @@ func newHelp() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			about, rest, err := c.Root().Find(args)
 			if err == nil {
-				err = cli.NoSuchCommand(about, rest)
+				err = noSuchCommand(about, rest)
 			}
 			if err != nil {
 				return cli.UsageError(err)

@@ -67,7 +67,7 @@ func TestCommandLines(t *testing.T) {
 		},
 		"node as argument and flag": {
 			args: []string{"show", "plan", "gw-1", "--node", "gw-2"}, code: 2,
-			stderr: "Error: the argument \"gw-1\" is the same as --node: set only one of them\n",
+			stderr: "Error: the argument and --node both name the node: set only one of them\n",
 		},
 		"two nodes": {
 			args: []string{"show", "plan", "gw-1", "gw-2"}, code: 2,

@@ -50,7 +50,7 @@ func clustersTable() look.Section {
 			{Head: "CLUSTER", Cell: func(r clusterRow) string { return r.ClusterID }},
 			{Head: "TYPE", Cell: func(r clusterRow) string { return r.Type }},
 			{Head: "CLUSTERSETS", Max: 40, Cell: list(func(r clusterRow) []string { return r.ClusterSets })},
-			{Head: "CABLE DRIVERS", Max: 60, Cell: list(func(r clusterRow) []string { return r.CableDrivers })},
+			{Head: "CABLE DRIVERS", Wide: true, Cell: list(func(r clusterRow) []string { return r.CableDrivers })},
 			{Head: "NETWORKS", Max: 40, Cell: list(func(r clusterRow) []string { return slices.Concat(r.ServiceCIDRs, r.ClusterCIDRs, r.GlobalCIDRs) })},
 			{Head: "GATEWAYS", Max: 30, Cell: list(func(r clusterRow) []string { return r.Gateways })},
 			{Head: "LAST CONTACT", Cell: func(r clusterRow) string { return r.contactAge }},

@@ -17,9 +17,8 @@ import (
 
 const connectionsLong = `Every gateway has one connection to each gateway of every other cluster, standbys included
 (docs/failover.md); the drivers wireguard and ipsec do not connect to standbys.
-GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. MEMBER shows whether packets to the
-cluster may take the connection, and the reason if they may not. CLUSTERSETS are the clustersets
-that the two clusters share, if you may read the clusters. CABLE DRIVER is the driver in
+GATEWAY, CLUSTER and REMOTE IP describe the remote gateway. MEMBER is shown if packets to the cluster
+may not take one of the connections, with the reason. CABLE DRIVER is the driver in
 use or, if there is no cable, the driver that should be in use. POLICY is the cable policy
 that chose the driver; it is empty if none did. MESSAGE describes the problem, if there is
 one. Connections that were reported more than 15 s ago are shown as errors; those of a gateway
@@ -29,8 +28,8 @@ and carry no packets. The command prints how many are left out.
 
 LOCAL GATEWAY is shown if there are several.
 
--o wide also shows the local gateway, the number of the policy's rule, and details of the
-cable. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable. DRIVER REASON
+-o wide also shows the local gateway, the number of the policy's rule, details of the cable, and
+CLUSTERSETS, the clustersets that the two clusters share, if you may read the clusters. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable. DRIVER REASON
 tells why it is not the driver that the policy names, or that is the clusters' default. MTU is the
 largest packet that the cable carries, and PATH MTU the largest packet of the network between
 the gateways, in bytes. RECEIVED and SENT count the bytes of an encrypted cable since its keys
@@ -110,17 +109,17 @@ func connectionsView() look.View[connectionRow] {
 			{Head: "LOCAL GATEWAY", Wide: true, Unless: severalLocal, Cell: func(r connectionRow) string { return r.Gateway }},
 			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
 			{Head: "CLUSTER", Cell: func(r connectionRow) string { return r.RemoteCluster }},
-			{Head: "CLUSTERSETS", Max: 30, Cell: func(r connectionRow) string { return strings.Join(r.ClusterSets, ", ") }},
+			{Head: "CLUSTERSETS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.ClusterSets, ", ") }},
 			{Head: "REMOTE IP", Cell: func(r connectionRow) string { return r.RemoteIP }},
-			{Head: "NAT", Cell: func(r connectionRow) string { return look.YesNo(r.NAT) }},
+			{Head: "NAT", Wide: true, Cell: func(r connectionRow) string { return look.YesNo(r.NAT) }},
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
 			{Head: "DESIRED DRIVER", Wide: true, Cell: func(r connectionRow) string { return r.DesiredDriver }},
 			{Head: "POLICY", Cell: func(r connectionRow) string { return r.Policy }},
 			{Head: "RULE", Wide: true, Cell: func(r connectionRow) string { return number(r.Rule) }},
-			{Head: "SUBNETS", Max: 40, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
+			{Head: "SUBNETS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Subnets, ", ") }},
 			{Head: "STATUS", Cell: func(r connectionRow) string { return r.Status }},
-			{Head: "MEMBER", Max: 45, Cell: memberText},
-			{Head: "RTT avg.", Cell: func(r connectionRow) string { return r.RTTAverage }},
+			{Head: "MEMBER", Wide: true, Unless: someNotMembers, Max: 45, Cell: memberText},
+			{Head: "RTT avg.", Cell: func(r connectionRow) string { return roundTrip(r.RTTAverage) }},
 			{Head: "MTU", Wide: true, Cell: func(r connectionRow) string { return number(r.MTU) }},
 			{Head: "PATH MTU", Wide: true, Cell: func(r connectionRow) string { return number(r.PathMTU) }},
 			{Head: "RECEIVED", Wide: true, Cell: func(r connectionRow) string { return count(r.ReceivedBytes) }},
@@ -187,6 +186,27 @@ func (r *connectionRow) describeFailure(now time.Time, c submarinerv1.Connection
 // severalLocal reports whether the rows are connections of several gateways of a cluster.
 func severalLocal(rows []connectionRow) bool {
 	return slices.ContainsFunc(rows, func(r connectionRow) bool { return r.Gateway != rows[0].Gateway })
+}
+
+// someNotMembers reports whether one of the rows is not a plain member of its group.
+func someNotMembers(rows []connectionRow) bool {
+	return slices.ContainsFunc(rows, func(r connectionRow) bool { return r.Member != nil && memberText(r) != "yes" })
+}
+
+// roundTrip formats a round-trip time with three digits, such as 404 µs or 10.9 ms.
+func roundTrip(text string) string {
+	d, err := time.ParseDuration(text)
+	switch ms := float64(d) / float64(time.Millisecond); {
+	case err != nil:
+		return text
+	case ms >= 100:
+		return fmt.Sprintf("%.0f ms", ms)
+	case ms >= 10:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms >= 1:
+		return fmt.Sprintf("%.2f ms", ms)
+	}
+	return fmt.Sprintf("%d µs", d.Microseconds())
 }
 
 // memberText formats whether a connection is a member of the next hop group of its cluster.

@@ -72,7 +72,7 @@ func trustTable() look.Section {
 			{Head: "SIGNED BY", Cell: func(r trustRow) string { return r.SignedBy }},
 			{Head: "GRANTED", Cell: func(r trustRow) string { return r.Granted }},
 			{Head: "SEEN SINCE", Cell: func(r trustRow) string { return r.SeenSince }},
-			{Head: "NETWORKS", Max: 60, Cell: list(func(r trustRow) []string { return r.Networks })},
+			{Head: "NETWORKS", Wide: true, Cell: list(func(r trustRow) []string { return r.Networks })},
 			{Head: "GATEWAYS", Cell: func(r trustRow) string {
 				if r.Granted == "" {
 					return ""

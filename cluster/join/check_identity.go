@@ -31,7 +31,7 @@ func checkIdentity(r request) ([]string, error) {
 		errs = append(errs, errors.New("the pre-shared key in the join file is not the key of the other clusters: the file is outdated; create a new one with subctl deploy-broker"))
 	}
 	if ns := f.Namespace; ns != nil && ns.DeletionTimestamp != nil {
-		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is deleted", ns.Name))
+		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is deleted (subctl uninstall prints what holds it)", ns.Name))
 	}
 	sub := f.Submariner
 	if sub == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -82,10 +83,14 @@ func (j *Operation) compare(ctx context.Context, obj *unstructured.Unstructured)
 		if err := j.Member.Apply(ctx, client.ApplyConfigurationFromUnstructured(then), owner, client.ForceOwnership, client.DryRunAll); err != nil {
 			return out, err
 		}
-		out.Fields = differences(live.Object, then.Object)
+		out.Fields = slices.DeleteFunc(differences(live.Object, then.Object), isMark)
 	}
 	return out, nil
 }
+
+// isMark reports whether a change is of the mark that a broker leaves in definitions to end watches. It
+// has no meaning for anything else.
+func isMark(c Change) bool { return strings.HasSuffix(c.Field, "openAPIV3Schema.title") }
 
 func title(obj *unstructured.Unstructured) string {
 	name := obj.GetName()

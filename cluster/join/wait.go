@@ -27,12 +27,12 @@ import (
 // gateway is connected to every member that has a gateway, by the new cable where the join
 // changes the cable. If ctx is done before that, the error lists what is missing and why.
 func (j *Operation) Wait(ctx context.Context) error {
+	missing := []string{"the state of the agents has not been read yet"}
 	goal := "the agents to run"
 	if len(j.Plan.Present) > 0 {
 		goal = "connections to " + words.List(j.Plan.Present)
 	}
 	j.Report.Step("waiting for %s", goal)
-	var missing []string
 	for faults := 0; ; {
 		seen, err := j.unready(ctx)
 		if fault := imageFaultIn(seen); fault != "" {

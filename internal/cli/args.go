@@ -37,10 +37,18 @@ func OptionalName(flag string) cobra.PositionalArgs {
 		case len(args) > 1:
 			return fmt.Errorf("%s takes one argument: omit %q", c.CommandPath(), args[1])
 		case c.Flags().Changed(flag):
-			return fmt.Errorf("the argument %q is the same as --%s: set only one of them", args[0], flag)
+			return fmt.Errorf("the argument and --%s both name the %s: set only one of them", flag, named(flag))
 		}
 		return c.Flags().Set(flag, args[0])
 	}
+}
+
+// named returns what a flag that stands for an argument names.
+func named(flag string) string {
+	if flag == "name" {
+		return "policy"
+	}
+	return flag
 }
 
 // Each calls do for c and all its subcommands.

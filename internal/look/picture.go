@@ -163,7 +163,13 @@ func (p Panel) judge(sites []Site, say *progress.Reporter) error {
 				}
 				said[text], ill = true, ErrTrouble
 			}
-			if text := v.remark(s); text != "" && len(p.sections) == 1 {
+			if len(p.sections) > 1 {
+				continue
+			}
+			if text := v.none(s); text != "" {
+				say.Note("cluster %q: %s", s.Name, printer.CleanLines(text))
+			}
+			if text := v.remark(s); text != "" {
 				say.Warn("cluster %q: %s", s.Name, printer.CleanLines(text))
 			}
 		}

@@ -38,7 +38,7 @@ func ReadPolicies(ctx context.Context, c client.Client, onBroker bool) (*catalog
 	case onBroker:
 		return nil, errors.New("this cluster hosts no broker: omit --broker, or choose another cluster with --context")
 	}
-	return nil, errNoPolicies
+	return nil, ErrNoPolicies
 }
 
 // ReadBrokerPolicies is like ReadPolicies, for the broker that b describes. It reads the
@@ -84,8 +84,8 @@ func readPolicyObjects(ctx context.Context, c client.Reader, namespace string) (
 	return out, err
 }
 
-// errNoPolicies reports that a cluster is neither a member nor a broker.
-var errNoPolicies = errors.New("this cluster is neither a member nor a broker, so it has no cable policies: join it (subctl join), deploy a broker (subctl deploy-broker), or choose another cluster with --context")
+// ErrNoPolicies reports that a cluster is neither a member nor a broker.
+var ErrNoPolicies = errors.New("this cluster is neither a member nor a broker, so it has no cable policies: join it (subctl join), deploy a broker (subctl deploy-broker), or choose another cluster with --context")
 
 // WithSettings returns a policy with the settings of the ConfigMaps that it names, or all
 // mistakes in it.

@@ -53,7 +53,7 @@ type Section struct {
 	data              func([]Site) any
 	table             func(io.Writer, printer.Format, Site) error
 	trouble           func(Site) []string
-	remark            func(Site) string
+	none, remark      func(Site) string // notes about a cluster without rows, and with rows
 }
 
 // Section returns v as a Section.
@@ -84,11 +84,14 @@ func (v View[T]) Section() Section {
 			}
 			return v.Trouble(s, v.Rows(s))
 		},
+		none: func(s Site) string {
+			if len(v.Rows(s)) > 0 {
+				return ""
+			}
+			return v.None
+		},
 		remark: func(s Site) string {
-			switch {
-			case len(v.Rows(s)) == 0:
-				return v.None
-			case v.Note == nil:
+			if v.Note == nil || len(v.Rows(s)) == 0 {
 				return ""
 			}
 			return v.Note(s)

@@ -99,7 +99,11 @@ func (c *Catalog) CheckTaken(p *v1alpha1.CablePolicies, replace bool) error {
 		if maker == c.Keeper {
 			return fmt.Errorf("cable policy %s already exists: change it with --replace, or choose another name", p.Name)
 		}
-		return fmt.Errorf("cable policy %s already exists, created by %s: change it there, or choose another name", p.Name, MakerName(maker))
+		where := "there"
+		if maker == submarinerv1.BrokerID {
+			where = "there with --broker"
+		}
+		return fmt.Errorf("cable policy %s already exists, created by %s: change it %s, or choose another name", p.Name, MakerName(maker), where)
 	}
 	return nil
 }
