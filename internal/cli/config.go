@@ -148,6 +148,16 @@ func variable(flag string) string {
 	return "SUBCTL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// emptyVariable returns the name of the variable in the environment that sets a flag to an empty
+// text; empty if there is none.
+func emptyVariable(flag string) string {
+	name := variable(flag)
+	if value, set := os.LookupEnv(name); set && value == "" {
+		return name
+	}
+	return ""
+}
+
 // source names the origin of the value of a flag.
 func source(v *viper.Viper, name string) string {
 	if _, ok := os.LookupEnv(variable(name)); ok {

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -39,14 +38,4 @@ func isEmpty(f *pflag.Flag) bool {
 		return f.Value.String() == "[]"
 	}
 	return f.Value.String() == ""
-}
-
-// emptyVariable returns the name of the variable in the environment that sets a flag to an empty
-// text; empty if there is none.
-func emptyVariable(flag string) string {
-	name := variable(flag)
-	if value, set := os.LookupEnv(name); set && value == "" {
-		return name
-	}
-	return ""
 }
