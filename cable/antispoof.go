@@ -199,7 +199,8 @@ func deviceNames(arguments []string) (out []string) {
 //   - pods cannot send VXLAN packets to nodes and gateways, whatever their source is: the CNI may
 //     translate a source to the node's own address, which the receiver accepts;
 //   - nothing is forwarded to addresses on our devices, except echoes: a cable encrypts whatever is sent to them;
-//   - packets of other clusters arrive on our devices;
+//   - packets from other clusters to the pod, Service and global networks of this one arrive on our devices. Others, such as to a node port, never
+//     came through a cable: who could send them before two clusters were connected still can;
 //   - a worker forwards nothing from one gateway to another, even if kube-proxy chose the destination and
 //     translated the source, which hides from the gateway that the packet came through a cable;
 //   - a gateway forwards nothing from another gateway of this cluster to a cable that comes from another cluster, for the
@@ -213,7 +214,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
 		Transit: slices.Concat([]int{dataplane.IntraPort}, n.VXLANPorts),
 		Closed:  dataplane.Range{Min: dataplane.GatewayMetricsPort, Max: dataplane.RouteProbePort},
-		Usually: set("", n.Local.Pods).Members,
+		Usually: set("", n.Local.Pods).Members, Protected: n.announced(),
 	}
 	var ends, remote []netip.Prefix
 	a.Clusters = make([]dataplane.ClusterNet, 0, 2*len(n.Remote)) // most clusters have two networks
@@ -238,9 +239,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 		a.Siblings, a.Cables = intra, dataplane.GatewayOwner.DeviceNames()
 	}
 	a.Echoes, a.Echoing = n.echoes()
-	for _, o := range dataplane.NodeOwners() {
-		a.ClosedOn = append(a.ClosedOn, o.DeviceNames()...)
-	}
+	a.ClosedOn = dataplane.NodeDevices()
 	a.Pongs = a.ClosedOn
 	if n.OnlyOurDevices {
 		a.In, a.Usual = a.ClosedOn, n.usual()

@@ -2,6 +2,7 @@ package cable
 
 import (
 	"net/netip"
+	"slices"
 
 	"subctl/dataplane"
 )
@@ -12,7 +13,9 @@ import (
 // replies of pods on its own node take its cables. So is one with a global network: a gateway can translate
 // a reply for another gateway in the midst of a TCP connection, but not the first reply.
 func (n Intra) sources(remote []netip.Prefix) dataplane.Sources {
-	s := dataplane.Sources{Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: remote, Node: n.PodIP}
+	s := dataplane.Sources{
+		Table: dataplane.RouteOwner.NFTable, Local: set("", n.Local.Pods).Members, Remote: remote, Node: n.PodIP, Announced: n.announced(),
+	}
 	if s.Masquerades = n.isGateway() && len(n.Gateways) > 1 && n.elsewhere(); s.Masquerades {
 		s.Here = n.Self.Pods
 	}
@@ -29,4 +32,9 @@ func (n Intra) elsewhere() bool {
 		}
 	}
 	return false
+}
+
+// announced returns the networks of this cluster to which other clusters may send through cables.
+func (n Intra) announced() []netip.Prefix {
+	return set("", slices.Concat(n.Local.Pods, n.Local.Services, n.Local.Global)).Members
 }

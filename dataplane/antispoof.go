@@ -32,11 +32,14 @@ type Antispoof struct {
 	Ends    []netip.Prefix // sorted; no network contains another
 	// Unforwarded are networks to which this node forwards nothing.
 	Unforwarded []netip.Prefix
-	// Remote are networks whose packets must arrive on one of the devices In, if there are any.
+	// Remote are networks whose packets to Protected must arrive on one of the devices In, if there are any.
 	// Neither they nor Unforwarded reach the TCP ports Closed of this node, and nothing that arrives on the
 	// devices ClosedOn does, except answers to connections that the node has opened from these ports.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
+	// Protected are the networks of this cluster that other clusters reach through cables only; no network contains another. If there are none,
+	// it is all addresses.
+	Protected []netip.Prefix
 	// Usual are the devices among In on which such packets usually arrive.
 	Usual    []string
 	Closed   Range

@@ -14,6 +14,7 @@ const (
 	AntispoofClosed      = "closed"
 	AntispoofIn          = "prerouting"
 	AntispoofForeign     = "foreign"
+	AntispoofBeside      = "beside"
 	AntispoofOut         = "postrouting"
 	AntispoofApart       = "apart"
 	AntispoofAbroad      = "abroad"
@@ -45,7 +46,7 @@ const (
 // the first release: the second one does not need them any more.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
+	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofBeside, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
 	AntispoofOutput, AntispoofLeaving, AntispoofICMP, AntispoofErrors,
 	AntispoofArriving, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
 	"elsewhere", "icmp-inside", "errors-inside", "arrived",

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// foreignRules drop packets from networks of Remote that arrive on other devices than In.
+// foreignRules drop packets from networks of Remote to those of Protected that arrive on other devices than In, and count them.
 func (a Antispoof) foreignRules(r *antispoofRules) {
 	if len(a.Remote) == 0 || len(a.In) == 0 {
 		return
@@ -42,7 +42,14 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 	for _, d := range a.In {
 		others = append(others, Match{IIFNot: d})
 	}
-	r.drop(AntispoofForeign, others...)
+	if len(a.Protected) == 0 {
+		r.jump(AntispoofSource, AntispoofForeign, others...)
+		return
+	}
+	r.jump(AntispoofBeside, AntispoofForeign, others...)
+	for _, n := range a.usuallyFirst(a.Protected) {
+		r.jump(AntispoofSource, AntispoofBeside, Match{DAddr: n})
+	}
 }
 
 // notRemote calls pass with matches of sources that need no lookup to see that they are not in Remote: pods of this cluster, and most

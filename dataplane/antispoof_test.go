@@ -35,23 +35,27 @@ func TestAntispoofRules(t *testing.T) {
 	}{
 		{"few remote networks", dataplane.Antispoof{Remote: nets(2), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
 			"prerouting ip saddr 10.0.0.0/16 jump foreign", "prerouting ip saddr 10.1.0.0/16 jump foreign",
-			`foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
+			`foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" jump drop-source`, "drop-source drop",
+		}},
+		{"few remote networks, to protected ones", dataplane.Antispoof{Remote: nets(1), In: []string{"a", "b"}, Protected: []netip.Prefix{p("10.96.0.0/12"), p("11.0.0.0/16")}}, []string{
+			"prerouting ip saddr 10.0.0.0/16 jump foreign", `foreign iifname != "a" iifname != "b" jump beside`,
+			"beside ip daddr 10.96.0.0/12 jump drop-source", "beside ip daddr 11.0.0.0/16 jump drop-source", "drop-source drop",
 		}},
 		{"many remote networks", dataplane.Antispoof{Remote: nets(5), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
-			"prerouting ip saddr != 10.0.0.0/13 accept", `prerouting iifname "b" accept`, "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" iifname != "b" drop`,
+			"prerouting ip saddr != 10.0.0.0/13 accept", `prerouting iifname "b" accept`, "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" iifname != "b" jump drop-source`, "drop-source drop",
 		}},
 		{"many remote networks, and pods next to them", dataplane.Antispoof{
 			Remote: nets(5), In: []string{"a"}, Usually: []netip.Prefix{p("10.5.0.0/16"), p("10.4.128.0/17")}, Siblings: []string{"a"}, Cables: []string{"b"},
 		}, []string{
 			`forward iifname "a" jump siblings`, "siblings ip saddr 10.5.0.0/16 return", "siblings ip saddr != 10.0.0.0/13 return",
 			"siblings ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump handed", `handed oifname "b" jump drop-source`,
-			"prerouting ip saddr 10.5.0.0/16 accept", "prerouting ip saddr != 10.0.0.0/13 accept", "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" drop`, "drop-source drop",
+			"prerouting ip saddr 10.5.0.0/16 accept", "prerouting ip saddr != 10.0.0.0/13 accept", "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" jump drop-source`, "drop-source drop",
 		}},
 		{"remote networks with nothing in common", dataplane.Antispoof{Remote: append(nets(5), p("192.168.0.0/16")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
-			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" drop`,
+			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" jump drop-source`, "drop-source drop",
 		}},
 		{"remote networks with many masks", dataplane.Antispoof{Remote: append(nets(5), p("11.0.0.0/8"), p("12.0.0.0/9"), p("13.0.0.0/10"), p("14.0.0.0/11")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
-			"prerouting ip saddr != 8.0.0.0/5 accept", `prerouting iifname "b" accept`, "prerouting ip saddr @remote jump foreign", `foreign iifname != "a" iifname != "b" drop`,
+			"prerouting ip saddr != 8.0.0.0/5 accept", `prerouting iifname "b" accept`, "prerouting ip saddr @remote jump foreign", `foreign iifname != "a" iifname != "b" jump drop-source`, "drop-source drop",
 		}},
 		{"closed ports", dataplane.Antispoof{Closed: dataplane.Range{Min: 1, Max: 2}, ClosedOn: []string{"a", "b*"}, Remote: nets(1), Unforwarded: []netip.Prefix{p("240.0.0.0/8"), p("241.0.0.0/8")}}, []string{
 			"forward ip daddr 240.0.0.0/7 jump unforwarded", "unforwarded ip daddr 240.0.0.0/8 drop", "unforwarded ip daddr 241.0.0.0/8 drop",

@@ -116,12 +116,17 @@ const (
 	// leads to the gateway: the way of connections that arrived through it, or that a worker has sent there.
 	ReturnTable = FirstTable + 160
 	// ReturnMask has the bits of the connection mark and of the packet mark that tell through which
-	// gateway of this cluster a connection arrived, or a worker has sent it: 1 to 63; 0 for none. Nobody else is known to use them:
+	// gateway of this cluster a connection arrived, or a worker has sent it: 1 to 62; 0 for none. Nobody else is known to use them:
 	// Kubernetes has 0xc000, the portmap plugin 0x2000, the AWS VPC CNI 0x80, Calico 0xffff0000, Weave
 	// Net 0x20000, Tailscale 0xff0000 and globalnet 0xc0000 (github.com/fwmark/registry and the
 	// sources of these programs). Cilium has 0x0f00 for the meaning of the mark. The bits below
 	// are then those of a cluster ID, which is 0 without its own multi-cluster networking.
 	ReturnMask = 0x3f
+	// DirectMark is the value among the bits of ReturnMask that is no gateway's: of connections from other clusters' networks that arrived
+	// without us, such as from a pod there to a node port in a network that routes to pods. Answers are routed by MainTable.
+	DirectMark = ReturnMask
+	// MainTable is the routing table "main" (linux/rtnetlink.h).
+	MainTable = 254
 	// ReturnPriority is the priority of the rules that look up the tables of the return path, by the
 	// mark: before the tables that lead to other clusters.
 	ReturnPriority = 99

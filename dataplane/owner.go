@@ -38,6 +38,14 @@ func (o Owner) OwnsDevice(name string) bool {
 	return slices.Contains(o.Devices, name) || slices.ContainsFunc(o.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
+// NodeDevices returns the names of all devices that our agents create on nodes. A name may end in DeviceAny.
+func NodeDevices() (names []string) {
+	for _, o := range NodeOwners() {
+		names = append(names, o.DeviceNames()...)
+	}
+	return names
+}
+
 // DeviceNames returns the names of the owner's devices; one that ends in DeviceAny stands for all devices with
 // the prefix.
 func (o Owner) DeviceNames() []string {

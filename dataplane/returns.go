@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -52,6 +53,9 @@ type Returns struct {
 	Gateways []ReturnGateway
 	// Near is the network of Dev, to whose addresses packets go straight: no gateway is chosen for them.
 	Near netip.Prefix
+	// Direct is the mark of connections that did not arrive through a gateway: their answers get it, too. 0 for none. Nothing else in the table is
+	// about them. Without Gateways, the table has nothing else.
+	Direct uint32
 	// Seen is the fingerprint of a table that was observed, and empty in a plan. It is "damaged" if
 	// rules or chains were added or removed.
 	Seen string
@@ -94,6 +98,14 @@ func ReturnsHook(chain string) (typ, hook string) {
 	return "", ""
 }
 
+// Chains returns the names of the chains that have rules or to which rules jump, in the order in which they are created.
+func (r Returns) Chains() []string {
+	rules := r.Rules()
+	return slices.DeleteFunc(slices.Clone(ReturnsChains), func(name string) bool {
+		return !slices.ContainsFunc(rules, func(rule ReturnsRule) bool { return rule.Chain == name || rule.Goto == name })
+	})
+}
+
 // ReturnsRule is a rule of Returns: what it matches, and what it then does.
 type ReturnsRule struct {
 	Chain string
@@ -130,6 +142,15 @@ func (r Returns) Rules() (rules []ReturnsRule) {
 		sum += g.Weight
 	}
 	chooses := sum > 0
+	if r.Direct != 0 {
+		add(ReturnsRule{Chain: ReturnsMarked, Mark: r.Direct, Reply: true, Packet: true, Value: r.Direct})
+		add(ReturnsRule{Chain: ReturnsMarked, Mark: r.Direct, Accept: true})
+	}
+	if len(r.Gateways) == 0 {
+		add(ReturnsRule{Chain: ReturnsPrerouting, Marked: true, Goto: ReturnsMarked})
+		add(ReturnsRule{Chain: ReturnsOutput, Marked: true, Goto: ReturnsMarked})
+		return rules
+	}
 	add(ReturnsRule{Chain: ReturnsArrived, Reply: true, Accept: true})
 	add(ReturnsRule{Chain: ReturnsArrived, Related: true, Accept: true})
 	for _, g := range r.Gateways {
@@ -237,7 +258,7 @@ func (r Returns) Equal(o Object) bool {
 // String implements Object.
 func (r Returns) String() string {
 	lines := []string{"nft add table ip " + r.Table}
-	for _, name := range ReturnsChains {
+	for _, name := range r.Chains() {
 		line := fmt.Sprintf("nft add chain ip %s %s", r.Table, name)
 		if typ, hook := ReturnsHook(name); hook != "" {
 			line = fmt.Sprintf("nft 'add chain ip %s %s { type %s hook %s priority %d; }'", r.Table, name, typ, hook, ReturnsPriority)

@@ -30,6 +30,10 @@ type Sources struct {
 	// kube-proxy would give them the address of a device of ours, or leave the client's, and no answer would find this node.
 	// Connections from Remote do not get it: nothing passes from one cluster to another as if it were the node's.
 	Node netip.Addr
+	// Announced are the networks of this cluster to which other clusters send through cables; no network contains another. A connection from
+	// Remote to an address in none of them that does not arrive on a device of ours did not come through a cable: it gets DirectMark. If its destination
+	// is translated to a pod, it comes from the node for the pod: nothing tells whether its source is true.
+	Announced []netip.Prefix
 }
 
 // PodDevices are names of devices that lead to a pod on the node itself: of Calico, of Cilium, and of the reference plugin ptp. A pod
@@ -38,6 +42,7 @@ var PodDevices = []string{"cali" + DeviceAny, "lxc" + DeviceAny, "veth" + Device
 
 // SourcesRule is a rule of Sources: what it matches, and whether it then translates the source to the node's address, or to itself.
 type SourcesRule struct {
+	Chain       string
 	Kind        string       // with the network or the address, it identifies the rule
 	From, To    netip.Prefix // one of them is the zero Prefix, which stands for Remote
 	Masquerades bool         // only if the destination of the connection has been translated
@@ -46,6 +51,10 @@ type SourcesRule struct {
 	// their destination has been translated here. From and To are the zero Prefix then.
 	Node       netip.Addr
 	Translated bool
+	Jump       string // a chain, for connections from Remote that do not arrive on devices of ours
+	Own        bool   // ends the chain for connections to To
+	Mark       bool   // the connection gets DirectMark
+	Direct     bool   // connections with DirectMark get the node's address
 }
 
 // Kinds of SourcesRule.
@@ -56,21 +65,53 @@ const (
 	SourcesTo         = "to"
 	SourcesProcess    = "process"
 	SourcesClient     = "client"
+	SourcesDirect     = "direct"
+	SourcesOwn        = "own"
+	SourcesAsNode     = "as-node"
 )
+
+// The chains of Sources. The one without a hook is jumped to.
+const (
+	SourcesMarking     = "direct"
+	SourcesInput       = "input"
+	SourcesPostrouting = "postrouting"
+)
+
+// SourcesChains are all chains of Sources, in the order in which they are created: the chain that is jumped to comes first.
+var SourcesChains = []string{SourcesMarking, SourcesInput, SourcesPostrouting}
 
 // Comment identifies the rule.
 func (r SourcesRule) Comment() string {
-	if r.Node.IsValid() {
+	switch {
+	case r.Node.IsValid():
 		return r.Kind + " " + r.Node.String()
-	}
-	if r.From.IsValid() {
+	case r.From.IsValid():
 		return r.Kind + " " + r.From.String()
+	case r.To.IsValid():
+		return r.Kind + " " + r.To.String()
 	}
-	return r.Kind + " " + r.To.String()
+	return r.Kind
 }
 
 // Rules returns the rules, in order.
 func (s Sources) Rules() (rules []SourcesRule) {
+	if len(s.Announced) > 0 {
+		for _, n := range s.Announced {
+			rules = append(rules, SourcesRule{Chain: SourcesMarking, Kind: SourcesOwn, To: n, Own: true})
+		}
+		rules = append(rules, SourcesRule{Chain: SourcesMarking, Kind: SourcesDirect, Mark: true})
+		for _, chain := range []string{SourcesInput, SourcesPostrouting} {
+			rules = append(rules, SourcesRule{Chain: chain, Kind: SourcesDirect, Jump: SourcesMarking})
+		}
+		for _, l := range s.Local {
+			rules = append(rules, SourcesRule{Chain: SourcesPostrouting, Kind: SourcesAsNode, To: l, Direct: true})
+		}
+	}
+	return append(rules, s.kept()...)
+}
+
+// kept returns the rules about connections that take cables.
+func (s Sources) kept() (rules []SourcesRule) {
 	if s.Masquerades {
 		if s.Here.IsValid() {
 			rules = append(rules, SourcesRule{Kind: SourcesHere, To: s.Here})
@@ -87,17 +128,31 @@ func (s Sources) Rules() (rules []SourcesRule) {
 	if s.Node.IsValid() {
 		rules = append(rules, SourcesRule{Kind: SourcesProcess, Node: s.Node}, SourcesRule{Kind: SourcesClient, Node: s.Node, Translated: true})
 	}
+	for i := range rules {
+		rules[i].Chain = SourcesPostrouting
+	}
 	return rules
 }
 
 // String returns the rule in the notation of nft.
 func (r SourcesRule) String() string {
-	if r.Node.IsValid() {
-		of := "fib saddr type local"
-		if r.Translated {
-			of = "ct status dnat"
+	switch {
+	case r.Translated:
+		return fmt.Sprintf("ip saddr != @remote ip daddr @remote ct status dnat snat to %v", r.Node)
+	case r.Node.IsValid():
+		return fmt.Sprintf("ip saddr != @remote ip daddr @remote fib saddr type local snat to %v", r.Node)
+	case r.Own:
+		return fmt.Sprintf("ct original ip daddr %v return", r.To)
+	case r.Mark:
+		return fmt.Sprintf("ct mark set ct mark and %#x xor %#x", ^uint32(ReturnMask), DirectMark)
+	case r.Direct:
+		return fmt.Sprintf("ct mark and %#x == %#x ip daddr %v masquerade", ReturnMask, DirectMark, r.To)
+	case r.Jump != "":
+		var others string
+		for _, d := range NodeDevices() {
+			others += fmt.Sprintf("iifname != %q ", d)
 		}
-		return fmt.Sprintf("ip saddr != @remote ip daddr @remote %s snat to %v", of, r.Node)
+		return "ip saddr @remote " + others + "jump " + r.Jump
 	}
 	from, to, match, does := "@remote", "@remote", "", "snat to ip saddr"
 	if r.From.IsValid() {
@@ -123,7 +178,7 @@ func (Sources) Needs() []Key { return nil }
 // Equal implements Object.
 func (s Sources) Equal(o Object) bool {
 	other, ok := o.(Sources)
-	return ok && s.Table == other.Table && s.Masquerades == other.Masquerades && s.Here == other.Here && s.Node == other.Node &&
+	return ok && s.Table == other.Table && s.Masquerades == other.Masquerades && s.Here == other.Here && s.Node == other.Node && slices.Equal(s.Announced, other.Announced) &&
 		slices.Equal(s.Local, other.Local) && slices.Equal(s.Remote, other.Remote)
 }
 
@@ -136,10 +191,16 @@ func (s Sources) String() string {
 	for _, r := range s.Remote {
 		lines = append(lines, fmt.Sprintf("nft 'add element ip %s remote { %v }'", s.Table, r))
 	}
-	lines = append(lines, fmt.Sprintf("nft 'add chain ip %s postrouting { type nat hook postrouting priority %d; }'", s.Table, SourcesPriority))
+	for _, name := range SourcesChains {
+		line := fmt.Sprintf("nft add chain ip %s %s", s.Table, name)
+		if name != SourcesMarking {
+			line = fmt.Sprintf("nft 'add chain ip %s %s { type nat hook %s priority %d; }'", s.Table, name, name, SourcesPriority)
+		}
+		lines = append(lines, line)
+	}
 	for _, r := range s.Rules() {
-		line := fmt.Sprintf("add rule ip %s postrouting %v", s.Table, r)
-		if len(r.NotOn) > 0 {
+		line := fmt.Sprintf("add rule ip %s %s %v", s.Table, r.Chain, r)
+		if strings.Contains(line, `"`) {
 			line = "'" + line + "'" // the shell knows quotes and asterisks, too
 		}
 		lines = append(lines, "nft "+line)

@@ -85,7 +85,7 @@ func (l *antispoofLeft) finish(s antispoofs, w dataplane.Antispoof) error {
 		s.ipt.antispoofSeen.became(w, s.conn.Generation())
 	}
 	l.known = false
-	if err := s.endFlows(l.ended); err != nil {
+	if err := s.endFlows(l.ended, slices.Concat(w.Protected, w.Local)); err != nil {
 		return err
 	}
 	l.ended = nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -104,14 +105,62 @@ func sameEntry(entry []byte) []byte {
 	return out
 }
 
-// endFlows deletes the conntrack entries of connections from or to addresses in some networks. Then
+// direct returns a function that reports whether a connection from one of some networks did not come through a cable, as its
+// destination is in none of the networks that other clusters reach: see dataplane.Sources.Announced.
+func direct(from, announced []netip.Prefix) func(original dataplane.Flow) bool {
+	for _, d := range dataplane.DeviceNets {
+		announced = append(slices.Clip(announced), d.Net)
+	}
+	remote, reached := dataplane.Within(from), dataplane.Within(announced)
+	return func(original dataplane.Flow) bool {
+		return remote(original.Src.Addr()) && !reached(original.Dst.Addr())
+	}
+}
+
+// markDirect gives direct connections from some networks that exist dataplane.DirectMark: the rules about new ones do not see them.
+func (h *Host) markDirect(from, announced []netip.Prefix) error {
+	if len(from) == 0 || len(announced) == 0 {
+		return nil
+	}
+	isDirect := direct(from, announced)
+	err := changeEntries(h.conn, ctNew, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) []byte {
+		original, _ := entryFlows(entry)
+		if connectionMark(entry)&dataplane.ReturnMask != 0 || !isDirect(original) {
+			return nil
+		}
+		return putMark(sameEntry(entry), dataplane.DirectMark, dataplane.ReturnMask)
+	})
+	if err != nil {
+		return fmt.Errorf("marking connections that did not come through a cable: %w", err)
+	}
+	return nil
+}
+
+// entryFlows returns both directions of an entry.
+func entryFlows(entry []byte) (original, reply dataplane.Flow) {
+	for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
+		switch typ {
+		case ctaTupleOrig:
+			original, _ = parseTuple(v)
+		case ctaTupleReply:
+			reply, _ = parseTuple(v)
+		}
+	}
+	return original, reply
+}
+
+// endFlows deletes the conntrack entries of connections from or to addresses in some networks, except those that go on beside the cables: from there to
+// networks other than announced, if these are known. Then
 // an established connection is a new one, which is subject to all rules, and to no translation of before.
-func (h *Host) endFlows(nets []netip.Prefix) error {
+func (h *Host) endFlows(nets, announced []netip.Prefix) error {
 	if len(nets) == 0 {
 		return nil
 	}
-	ended := dataplane.Within(nets)
+	ended, goesOn := dataplane.Within(nets), direct(nets, announced)
 	err := h.endMatching(func(original, reply dataplane.Flow) bool {
+		if len(announced) > 0 && goesOn(original) {
+			return false
+		}
 		return ended(original.Src.Addr()) || ended(original.Dst.Addr()) || ended(reply.Src.Addr()) || ended(reply.Dst.Addr())
 	})
 	if err != nil {
@@ -133,16 +182,7 @@ func (gone datagramsTo) match(original, reply dataplane.Flow) bool {
 // deleteFlows deletes the conntrack entries whose two directions match.
 func (h *Host) deleteFlows(match func(original, reply dataplane.Flow) bool) error {
 	return changeEntries(h.conn, ctDelete, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) []byte {
-		var original, reply dataplane.Flow
-		for typ, v := range netlink.Attrs(entry[unix.SizeofNlAttr:]) {
-			switch typ {
-			case ctaTupleOrig:
-				original, _ = parseTuple(v)
-			case ctaTupleReply:
-				reply, _ = parseTuple(v)
-			}
-		}
-		if !match(original, reply) {
+		if !match(entryFlows(entry)) {
 			return nil
 		}
 		return sameEntry(entry)

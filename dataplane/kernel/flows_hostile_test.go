@@ -53,12 +53,12 @@ func TestHostileConnections(t *testing.T) {
 	require.Greater(t, before, each/2, "connection tracking has room for them")
 	var start, end runtime.MemStats
 	runtime.ReadMemStats(&start)
-	ns.Do(func() { require.NoError(t, h.endFlows([]netip.Prefix{cidr("10.3.0.0/16")})) })
+	ns.Do(func() { require.NoError(t, h.endFlows([]netip.Prefix{cidr("10.3.0.0/16")}, nil)) })
 	runtime.ReadMemStats(&end)
 	all := count("0.0.0.0/0")
 	require.Less(t, (end.TotalAlloc-start.TotalAlloc)/uint64(all), uint64(300), "bytes for each of %d connections, of which none ends: it was 855 when all were kept", all)
 	require.Greater(t, count("10.1.0.0/16"), mostChanged)
-	ns.Do(func() { require.NoError(t, h.endFlows([]netip.Prefix{cidr("10.1.0.0/16")})) })
+	ns.Do(func() { require.NoError(t, h.endFlows([]netip.Prefix{cidr("10.1.0.0/16")}, nil)) })
 	require.Zero(t, count("10.1.0.0/16"))
 	require.Equal(t, before, count("10.2.0.0/16"))
 	for _, bits := range []uint32{0x8000, 0x8000, 0x18000} { // a CNF marks them, and again

@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"net/netip"
+
 	"subctl/dataplane"
 
 	"github.com/google/nftables"
@@ -29,6 +31,16 @@ func globalnetExprs(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) []
 	return append(out, globalnetAction(r, maps)...)
 }
 
+// firstTo matches connections by the network of their destination, before translation.
+func firstTo(n netip.Prefix) []expr.Any {
+	const reg = unix.NFT_REG_1
+	return []expr.Any{
+		&expr.Ct{Key: ctOriginalDestination, Register: reg, Direction: ctOriginal},
+		&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: dataplane.NetMask(n.Bits()).AsSlice(), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: n.Addr().AsSlice()},
+	}
+}
+
 // globalnetMatches returns the expressions of what a rule matches.
 func globalnetMatches(r dataplane.GlobalnetRule) (out []expr.Any) {
 	const reg = unix.NFT_REG_1
@@ -47,9 +59,7 @@ func globalnetMatches(r dataplane.GlobalnetRule) (out []expr.Any) {
 		add(&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(r.OIF)})
 	}
 	if r.First.IsValid() {
-		add(&expr.Ct{Key: ctOriginalDestination, Register: reg, Direction: ctOriginal},
-			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: dataplane.NetMask(r.First.Bits()).AsSlice(), Xor: make([]byte, 4)},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: r.First.Addr().AsSlice()})
+		add(firstTo(r.First)...)
 	}
 	if r.From.IsValid() {
 		add(compare(srcOffset, expr.CmpOpEq, r.From)...)

@@ -49,7 +49,7 @@ func (s returns) put(_, want dataplane.Object) error {
 	tx.DelTable(t)
 	tx.AddTable(t)
 	chains, place, rules := map[string]*nftables.Chain{}, map[string]int{}, w.Rules()
-	for _, name := range dataplane.ReturnsChains {
+	for _, name := range w.Chains() {
 		chains[name] = tx.AddChain(returnsChain(t, name))
 	}
 	for _, r := range rules {

@@ -20,10 +20,7 @@ import (
 type sources struct{ *Host }
 
 const (
-	sourcesSet   = "remote"
-	sourcesChain = "postrouting"
-	// sourcesHolds is the number of sets and chains in the table.
-	sourcesHolds = 2
+	sourcesSet = "remote"
 	// sourcesNeed names the kernel features that the translation of sources requires.
 	sourcesNeed = "nftables with NAT"
 )
@@ -33,7 +30,7 @@ func (s sources) list() ([]dataplane.Object, error) {
 }
 
 // put adds and removes single elements if nothing else has changed, or else recreates the
-// whole table: either way in one transaction.
+// whole table: either way in one transaction. Then it marks the connections from new networks that exist.
 func (s sources) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Sources)
 	t := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: w.Table}
@@ -52,13 +49,23 @@ func (s sources) put(_, want dataplane.Object) error {
 		); err != nil {
 			return fmt.Errorf("changing table %s: %w", w.Table, err)
 		}
-		return s.flushTable(tx, "changing", w.Table, sourcesNeed)
+		if err := s.flushTable(tx, "changing", w.Table, sourcesNeed); err != nil {
+			return err
+		}
+		return s.markDirect(dataplane.Without(w.Remote, have.Remote), w.Announced)
 	}
 	tx.AddTable(t) // so that there is one to remove
 	tx.DelTable(t)
 	tx.AddTable(t)
-	priority, hook := nftables.ChainPriority(dataplane.SourcesPriority), nftables.ChainHookPostrouting
-	chain := tx.AddChain(&nftables.Chain{Name: sourcesChain, Table: t, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: &priority})
+	chains := map[string]*nftables.Chain{}
+	for _, name := range dataplane.SourcesChains {
+		c := &nftables.Chain{Name: name, Table: t}
+		if name != dataplane.SourcesMarking {
+			priority := nftables.ChainPriority(dataplane.SourcesPriority)
+			c.Type, c.Hooknum, c.Priority = nftables.ChainTypeNAT, nftHooks[name], &priority
+		}
+		chains[name] = tx.AddChain(c)
+	}
 	err = errors.Join(tx.AddSet(set, nil),
 		elements(w.Remote, func(e []nftables.SetElement) error { return tx.SetAddElements(set, e) }))
 	if err != nil {
@@ -66,10 +73,13 @@ func (s sources) put(_, want dataplane.Object) error {
 	}
 	for _, r := range w.Rules() {
 		tx.AddRule(&nftables.Rule{
-			Table: t, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, r.Comment()), Exprs: sourcesExprs(r, set),
+			Table: t, Chain: chains[r.Chain], UserData: userdata.AppendString(nil, userdata.TypeComment, r.Comment()), Exprs: sourcesExprs(r, set),
 		})
 	}
-	return s.flushTable(tx, "adding", w.Table, sourcesNeed)
+	if err := s.flushTable(tx, "adding", w.Table, sourcesNeed); err != nil {
+		return err
+	}
+	return s.markDirect(w.Remote, w.Announced)
 }
 
 func (s sources) del(old dataplane.Object) error {

@@ -47,7 +47,8 @@ func sourcesExprs(r dataplane.SourcesRule, remote *nftables.Set) (out []expr.Any
 	translated := []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATUS, Register: reg}, masked(ctDNAT, 0), &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: native(0)},
 	}
-	if r.Node.IsValid() {
+	switch {
+	case r.Node.IsValid():
 		out = append(lookupNot(srcOffset, remote), lookup(dstOffset, remote)...)
 		if r.Translated {
 			out = append(out, translated...)
@@ -56,6 +57,25 @@ func sourcesExprs(r dataplane.SourcesRule, remote *nftables.Set) (out []expr.Any
 				&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: native(unix.RTN_LOCAL)})
 		}
 		return append(out, &expr.Immediate{Register: reg, Data: r.Node.AsSlice()}, snat)
+	case r.Own:
+		return append(firstTo(r.To), &expr.Verdict{Kind: expr.VerdictReturn})
+	case r.Mark:
+		return []expr.Any{
+			&expr.Ct{Key: expr.CtKeyMARK, Register: reg}, masked(^uint32(dataplane.ReturnMask), dataplane.DirectMark),
+			&expr.Ct{Key: expr.CtKeyMARK, Register: reg, SourceRegister: true},
+		}
+	case r.Direct:
+		out = []expr.Any{
+			&expr.Ct{Key: expr.CtKeyMARK, Register: reg}, masked(dataplane.ReturnMask, 0),
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: native(dataplane.DirectMark)},
+		}
+		return append(append(out, within(dstOffset, r.To)...), &expr.Masq{})
+	case r.Jump != "":
+		out = lookup(srcOffset, remote)
+		for _, d := range dataplane.NodeDevices() {
+			out = append(out, &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(d)})
+		}
+		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Jump})
 	}
 	if r.From.IsValid() {
 		out = append(within(srcOffset, r.From), lookup(dstOffset, remote)...)

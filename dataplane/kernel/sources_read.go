@@ -71,17 +71,24 @@ func noteSource(o *dataplane.Sources, comment string) {
 		o.Here = p
 	case dataplane.SourcesMasquerade:
 		o.Masquerades = true
+	case dataplane.SourcesOwn:
+		o.Announced = append(o.Announced, p)
 	case dataplane.SourcesFrom:
 		o.Local = append(o.Local, p)
 	}
 }
 
-// intact reports whether the table holds our set and chain, and nothing else.
+// intact reports whether the table holds our set and chains, and nothing else.
 func (s sources) intact() (bool, error) {
 	holds, err := s.tableHolds(family4, s.owner.NFTable)
-	if err != nil || holds != sourcesHolds {
+	if err != nil || holds != 1+len(dataplane.SourcesChains) {
 		return false, err
 	}
-	hooked, accepts, err := s.tableChain(family4, s.owner.NFTable, sourcesChain)
-	return hooked && accepts, netlink.OrGone(err)
+	for _, name := range dataplane.SourcesChains {
+		hooked, accepts, err := s.tableChain(family4, s.owner.NFTable, name)
+		if err != nil || hooked == (name == dataplane.SourcesMarking) || !accepts {
+			return false, netlink.OrGone(err)
+		}
+	}
+	return true, nil
 }

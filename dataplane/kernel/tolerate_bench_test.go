@@ -36,7 +36,7 @@ func BenchmarkTolerateNew(b *testing.B) {
 					require.NoError(b, err)
 				}
 				for b.Loop() {
-					require.NoError(b, h.endFlows(remote)) // of the last round
+					require.NoError(b, h.endFlows(remote, nil)) // of the last round
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)
 					used, began := cpuTime(b), time.Now()
