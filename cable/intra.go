@@ -122,6 +122,7 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 			MTU: n.MTU - dataplane.VXLANOverhead, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 		},
 		dataplane.Addr{Dev: dev, Prefix: netip.PrefixFrom(own, 8)},
+		dataplane.FDB{Dev: dev, MAC: mac, Dst: n.Self.IP}, // for dataplane.ForwardProbe
 	)
 	if err != nil {
 		return nil, err

@@ -28,9 +28,10 @@ func newKernel() (agent.Kernel, error) {
 		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
 			return kernel.ListenEchoes(ctx, port, size)
 		},
-		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
-		NewTimer:    func() (parts.Timer, error) { return kernel.NewTimer() },
-		ListenUDP:   func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
+		NewArrivals:     func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
+		ProbeForwarding: kernel.ProbeForwarding,
+		NewTimer:        func() (parts.Timer, error) { return kernel.NewTimer() },
+		ListenUDP:       func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
 	}, nil
 }
 

@@ -103,7 +103,7 @@ func connectionsTable() look.Section { return connectionsView().Section() }
 
 func connectionsView() look.View[connectionRow] {
 	return look.View[connectionRow]{
-		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed}, Joined: true,
+		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed, look.ReadRouteAgentsIfAllowed}, Joined: true,
 		Rows: connectionRows, Trouble: connectionTrouble, Note: omittedConnections,
 		Columns: []printer.Column[connectionRow]{
 			{Head: "LOCAL GATEWAY", Wide: true, Unless: severalLocal, Cell: func(r connectionRow) string { return r.Gateway }},
@@ -293,5 +293,5 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 			faults.add(gw.Name, ": "+fault)
 		}
 	}
-	return slices.Concat(out, down.lines(), faults.lines())
+	return slices.Concat(out, down.lines(), faults.lines(), s.Firewalled())
 }

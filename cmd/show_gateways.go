@@ -33,7 +33,7 @@ same gateways.
 The exit code is 3 if no gateway is active, or if a gateway is dead, reports a failure,
 refuses an endpoint, cannot use its configuration, is out of sync with the broker, has a
 connection that is not connected, or a clock that is 15 s ahead: nobody can tell then whether
-it still reports.`
+it still reports; or if the firewall of a node drops packets of other clusters to its pods.`
 
 // gatewayRow is a gateway node of a cluster; its JSON is a promise.
 type gatewayRow struct {
@@ -237,7 +237,7 @@ func gatewayTrouble(s look.Site, rows []gatewayRow) []string {
 			faults.add(gw.Name, ": "+rows[i].Summary)
 		}
 	}
-	out := faults.lines()
+	out := append(faults.lines(), s.Firewalled()...)
 	if !active {
 		out = append(out, "no gateway is active")
 	}

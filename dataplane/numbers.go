@@ -131,6 +131,9 @@ const (
 	// mark: before the tables that lead to other clusters.
 	ReturnPriority = 99
 
+	// ForwardTable is the nftables table that exists while a node probes what it forwards.
+	ForwardTable = "submariner-route-probe"
+
 	// CNFTable is the routing table "cnf" of a CNF: the number is the one of ICN SD-EWAN's image for OpenWrt. The table of uplink N is
 	// CNFTable plus N, N from 1 to MaxUplinks. A CNF has a network namespace of its own.
 	CNFTable = 40

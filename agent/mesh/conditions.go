@@ -24,6 +24,8 @@ const (
 	ConditionNodesDistinct = "NodesDistinct"
 	// ConditionNodesReachable is False if probes find that packets to a gateway of this cluster, or from a gateway to another node, are lost.
 	ConditionNodesReachable = "NodesReachable"
+	// ConditionPacketsForwarded is False if a firewall of the node drops the packets of other clusters to its pods.
+	ConditionPacketsForwarded = "PacketsForwarded"
 	// ConditionPublicIP is False if the public address that a user specifies for the
 	// gateway cannot be used.
 	ConditionPublicIP = "PublicIP"
@@ -56,6 +58,7 @@ const (
 	reasonMissing         = "Missing"
 	reasonSameAddress     = "SameAddress"
 	reasonSamePods        = "SamePodNetwork"
+	reasonFirewall        = "Firewall"
 )
 
 // ReasonWaiting is the reason of a condition that is False because it is too early to
@@ -103,6 +106,9 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	}
 	if lost := o.Health.unreachable(); len(lost) > 0 {
 		add(ConditionNodesReachable, false, reasonNoAnswer, clip(strings.Join(lost, "\n")))
+	}
+	if text := p.refusedForwarding(m.Snapshot.Forwarded); text != "" {
+		add(ConditionPacketsForwarded, false, reasonFirewall, clip(text))
 	}
 	if kept := m.Cables.Kept; len(kept) > 0 {
 		add(ConditionCablePoliciesValid, false, reasonKept, clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))

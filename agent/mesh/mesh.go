@@ -73,6 +73,8 @@ type Plan struct {
 	Sweep []dataplane.Owner
 	// Probes are the addresses to ping.
 	Probes Probes
+	// Forward is the probe of what a route agent's node forwards; the zero value if there is none.
+	Forward dataplane.ForwardProbe
 	// Addresses holds the decisions of the globalnet agent; nil for other agents.
 	Addresses *Addresses
 	// Label is what a route agent knows of its node's label of gateway nodes.

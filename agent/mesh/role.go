@@ -62,6 +62,7 @@ const (
 	PublicIP   Part = "public IP"   // finds the address at which this gateway is reached from outside
 	KernelView Part = "kernel view" // reads the state of cables from the kernel
 	Drops      Part = "drops"       // reads from the kernel how many packets it has dropped between clusters
+	Forwarding Part = "forwarding"  // finds out whether the node forwards packets of other clusters to pods
 	FlowCount  Part = "flow count"  // reads from the kernel how many connections pass the gateway
 	Networks   Part = "networks"    // finds networks that the cluster has got since it joined
 	APIServers Part = "API servers" // finds the addresses of the API servers that the node needs

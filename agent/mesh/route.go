@@ -30,7 +30,7 @@ func Route() Role {
 	return Role{
 		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, ProbePort: dataplane.RouteProbePort,
 		Resync: 30 * time.Second, Watches: watches,
-		Parts: []Part{Probing, Drops, APIServers}, Plan: planRoute, Report: reportRoute,
+		Parts: []Part{Probing, Drops, Forwarding, APIServers}, Plan: planRoute, Report: reportRoute,
 		Recall: func(_ string, _ bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
 			return recall(reports, reports, now)
 		},
@@ -83,6 +83,7 @@ func planRoute(s Snapshot) (Plan, error) {
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err
 	}
+	p.Forward = p.forwardProbe(in)
 	if s.Facts.NoNextHopObjects {
 		p.State = p.State.WithoutNexthops()
 	}

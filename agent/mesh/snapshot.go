@@ -82,6 +82,8 @@ type Snapshot struct {
 	Allocated *globalnet.Memory
 	// Lacking is Addresses.Lacking of the last plan.
 	Lacking map[types.UID]time.Time
+	// Forwarded is the result of the last Plan.Forward; the zero value if it is not known.
+	Forwarded dataplane.Forwarded
 	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if unknown.
 	Drops map[string]uint64
 

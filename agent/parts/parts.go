@@ -85,6 +85,8 @@ type Options struct {
 	NewArrivals func(conn syscall.Conn, size int) (Arrivals, error)
 	// NewTimer makes a timer; nil for the timers of Go's runtime.
 	NewTimer func() (Timer, error)
+	// ProbeForwarding is dataplane/kernel.ProbeForwarding; nil if there is no kernel.
+	ProbeForwarding func(p dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
 	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
 
@@ -102,6 +104,7 @@ var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
 	mesh.PublicIP:    func(o Options) (manager.Runnable, error) { return newPublicIP(o), nil },
 	mesh.KernelView:  func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
 	mesh.Drops:       func(o Options) (manager.Runnable, error) { return newDrops(o), nil },
+	mesh.Forwarding:  func(o Options) (manager.Runnable, error) { return newForwarding(o), nil },
 	mesh.FlowCount:   func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
 	mesh.Networks:    func(o Options) (manager.Runnable, error) { return newNetworkWatch(o) },
 	mesh.APIServers:  func(o Options) (manager.Runnable, error) { return newAPIServers(o) },

@@ -1,0 +1,54 @@
+package parts
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/agent/mesh"
+	"subctl/dataplane"
+)
+
+// The loop learns what has changed, and only that; a result is kept while rules do not change or the kernel fails, and
+// forgotten with the probe that it belongs to.
+func TestForwardingFollowsRules(t *testing.T) {
+	generation, by, nudges, asked := uint32(7), dataplane.Dropper{}, 0, 0
+	var fails error
+	f := newForwarding(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { nudges++ }, ProbeForwarding: func(_ dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error) {
+		asked++
+		if last == generation {
+			return dataplane.Forwarded{Generation: generation}, nil
+		}
+		return dataplane.Forwarded{Generation: generation, Known: true, By: by}, fails
+	}})
+	seen := func() dataplane.Forwarded {
+		var s mesh.Snapshot
+		require.NoError(t, f.Observe(&s))
+		return s.Forwarded
+	}
+	require.False(t, f.look(true), "there is no other cluster")
+	require.Zero(t, asked)
+	plan := mesh.Plan{Mesh: &mesh.Mesh{}, Forward: dataplane.ForwardProbe{Dev: "vx-submariner", From: netip.MustParseAddr("10.2.0.1")}}
+	f.Act(mesh.Snapshot{}, plan, nil)
+	require.True(t, f.look(false))
+	require.Equal(t, 1, nudges)
+	require.False(t, f.look(false), "the rules are the same")
+	require.True(t, seen().Known)
+	by, generation = dataplane.Dropper{Family: "inet", Table: "firewalld"}, 8
+	require.True(t, f.look(false))
+	require.Equal(t, by, seen().By)
+	require.Equal(t, 2, nudges)
+	require.True(t, f.look(true))
+	require.Equal(t, 2, nudges, "nothing has changed")
+	fails = errors.New("no")
+	require.False(t, f.look(true))
+	require.Equal(t, by, seen().By)
+	f.Act(mesh.Snapshot{}, mesh.Plan{Forward: dataplane.ForwardProbe{Dev: "x"}}, nil)
+	require.Equal(t, by, seen().By, "the snapshot had a mistake")
+	plan.Forward.From = plan.Forward.From.Next()
+	f.Act(mesh.Snapshot{}, plan, nil)
+	require.Zero(t, seen())
+}
