@@ -181,7 +181,7 @@ func (w *joinWorld) interrupted(t *testing.T) {
 			}
 		}, "join", w.file, "--clusterid", "west", "--wait=false")
 		cancel()
-		require.Equal(t, cli.ExitFailed, r.code, "after %d writes: %s", n, r.stderr)
+		require.Equal(t, cli.ExitInterrupted, r.code, "after %d writes: %s", n, r.stderr)
 		require.Contains(t, r.stderr, "Error: interrupted: run the same command again to finish", "after %d writes", n)
 	}
 }
