@@ -66,8 +66,8 @@ func TestDrops(t *testing.T) {
 	ns.Run("iptables -t nat -A PREROUTING -d 10.0.0.9 -j DNAT --to-destination 10.2.0.1; iptables -t nat -A POSTROUTING -j MASQUERADE")
 	dropped("west", west, "-I 10.1.0.1 10.0.0.9") // kube-proxy chooses a pod of another cluster
 
-	// Somebody outside, such as a pod of another cluster through a node port, for which kube-proxy chooses a pod of another cluster, with the
-	// address of the cable's device as source. Pods of this cluster reach it.
+	// A host outside sends packets to another cluster's pod through the node, or uses a node port for which kube-proxy
+	// chooses such a pod: only the port is one that this cluster offers. Pods of this cluster reach the pod.
 	lan, pods := nstest.New(t, "lan"), nstest.New(t, "pods")
 	nstest.Join(nstest.End{NS: ns, Dev: "lan0", Addr: "192.168.0.1/24"}, nstest.End{NS: lan, Dev: "eth0", Addr: "192.168.0.2/24"})
 	nstest.Join(nstest.End{NS: ns, Dev: "pods0", Addr: "10.0.5.1/24"}, nstest.End{NS: pods, Dev: "eth0", Addr: "10.0.5.2/24"})
@@ -77,7 +77,8 @@ func TestDrops(t *testing.T) {
 	lan.Run("ping -c1 -W2 198.51.100.9")
 	a.Local = []netip.Prefix{cidr("10.0.0.0/16")}
 	settle(t, ns, h, state(t, a))
-	dropped("west", lan, "198.51.100.9")
+	dropped("west", lan, "10.1.0.1")
+	lan.Run("ping -c1 -W2 198.51.100.9")
 	dropped("west", west, "-I 10.1.0.1 10.0.0.9")
 	dropped("north", other, "-I 10.2.0.1 10.1.0.1")
 	pods.Run("ping -c1 -W2 10.1.0.1")
