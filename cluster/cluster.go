@@ -95,10 +95,13 @@ func (s Side) Now() time.Time {
 // happened. A check consists of a few small requests.
 const Poll = time.Second
 
+// ErrOutOfTime is the error of a wait whose time limit has passed.
+var ErrOutOfTime = errors.New("out of time")
+
 // Interrupted returns an error that tells a timeout of ctx from an interruption.
 func Interrupted(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return errors.New("out of time")
+		return ErrOutOfTime
 	}
 	return errors.New("interrupted")
 }

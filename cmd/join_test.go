@@ -223,8 +223,9 @@ func TestJoinAndUninstall(t *testing.T) {
 	t.Run("wait says what is not up", func(t *testing.T) {
 		r := w.run(t, "join", w.file, "--clusterid", "west", "--wait", "--timeout", "5s")
 		require.Equal(t, cli.ExitTrouble, r.code)
-		require.Contains(t, r.stderr, "DaemonSet submariner-routeagent: 0 of 2 pods are ready")
-		require.Contains(t, r.stderr, "DaemonSet submariner-gateway: 0 of 1 pods are ready")
+		require.Contains(t, r.stderr, "DaemonSet submariner-routeagent: pod submariner-routeagent-")
+		require.Contains(t, r.stderr, "DaemonSet submariner-gateway: pod submariner-gateway-")
+		require.Contains(t, r.stderr, " on node n1: not scheduled yet")
 		require.Contains(t, r.stderr, "out of time")
 	})
 	t.Run("join again, with more to publish", w.reserves)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"subctl/cluster"
 	"subctl/globalnet"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -67,7 +68,7 @@ type globalNetwork struct {
 func globalnetTable() look.Section {
 	return look.View[globalnetRow]{
 		Noun: globalnetNoun, Short: "Show global networks and addresses", Long: globalnetLong, Joined: true, OnBroker: true,
-		Reads: []look.Read{look.ReadMembers, look.ReadGlobalAddresses, readGatewaysOfMember}, Rows: globalnetRows, None: "no cluster has a global network",
+		Reads: []look.Read{look.ReadMembers, look.ReadGlobalAddresses, readGatewaysOfMember, look.ReadDeployment(cluster.GlobalnetName)}, Rows: globalnetRows, None: "no cluster has a global network",
 		Tables: globalnetTables, Trouble: globalnetTrouble,
 	}.Section()
 }
@@ -189,6 +190,7 @@ func globalnetTrouble(s look.Site, rows []globalnetRow) []string {
 		if r.Pool == nil {
 			continue
 		}
+		out = append(out, s.Faults(cluster.GlobalnetName)...)
 		if r.Pool.Free == 0 {
 			out = append(out, fmt.Sprintf("all %d addresses of the global network %s are allocated: delete objects that need none, or ask for a larger network with subctl join --globalnet-cluster-size", r.Pool.Addresses, r.GlobalCIDR))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +70,8 @@ func globalMember(id, network, other, otherNetwork string, objs ...client.Object
 		known[0].(*submarinerv1.Cluster).Spec.GlobalCIDR = []string{}
 	}
 	known[1].(*submarinerv1.Endpoint).Spec.AllocatedIPs = []string{strings.TrimSuffix(strings.Split(otherNetwork, "/")[0], "0") + "1"}
-	return append(append(objs, sub), known...)
+	agent := &appsv1.Deployment{ObjectMeta: named("submariner-globalnet"), Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}}
+	return append(append(objs, sub, agent), known...)
 }
 
 // globalWorlds are situations of clusters with global networks.
@@ -103,6 +105,16 @@ func globalWorlds() map[string]world {
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 		sick = append(sick, ingressOf(name, submarinerv1.TargetClusterIPService, waiting, ""))
 	}
+	for _, o := range sick { // its agent does not run
+		if d, ok := o.(*appsv1.Deployment); ok {
+			d.Status = appsv1.DeploymentStatus{}
+		}
+	}
+	pending := &corev1.Pod{ObjectMeta: named("submariner-globalnet-x7k2p"), Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available: 2 Insufficient memory.",
+	}}}}
+	pending.Labels = map[string]string{"app": "submariner-globalnet"}
+	sick = append(sick, pending)
 	young := egressOf("young", nil, nil)
 	young.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
 	without := submariner("west")

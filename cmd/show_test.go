@@ -71,17 +71,19 @@ func workloads(image string) []client.Object {
 	labels := map[string]string{"app": "submariner-gateway"}
 	pod := &corev1.Pod{ObjectMeta: named("submariner-gateway-x7k2p"), Spec: corev1.PodSpec{NodeName: "gw-1"}}
 	pod.Labels = labels
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Ready: true}}
+	available := appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
 	globalnet := map[string]string{"app": "submariner-globalnet"}
 	agents := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: globalnet}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
 	replaced := &corev1.Pod{ObjectMeta: named("submariner-globalnet-b4m2k"), Spec: *agents.Spec.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	replaced.Labels, replaced.Spec.NodeName, replaced.Spec.Containers[0].Image = globalnet, "gw-1", "quay.io/submariner/subctl:v0.0.9"
 	return []client.Object{
-		&appsv1.Deployment{ObjectMeta: named("submariner-globalnet"), Spec: appsv1.DeploymentSpec{Template: agents}}, replaced,
+		&appsv1.Deployment{ObjectMeta: named("submariner-globalnet"), Spec: appsv1.DeploymentSpec{Template: agents}, Status: available}, replaced,
 		&appsv1.DaemonSet{ObjectMeta: named("submariner-gateway"), Spec: appsv1.DaemonSetSpec{Template: template}},
-		&appsv1.Deployment{ObjectMeta: named("extra"), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "extra"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "registry.test:5000/a/b"}}}}}},
+		&appsv1.Deployment{ObjectMeta: named("extra"), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "extra"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "registry.test:5000/a/b"}}}}}, Status: available},
 		pod,
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw-1", Labels: map[string]string{corev1.LabelArchStable: "arm64"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw-1", Labels: map[string]string{corev1.LabelArchStable: "arm64", corev1.LabelOSStable: "linux"}}},
 	}
 }
 

@@ -40,11 +40,15 @@ func versionsTable() look.Section {
 			{Head: "RUNNING", Cell: func(r versionRow) string { return cmp.Or(strings.Join(r.Running, ", "), unavailable) }},
 			{Head: "ARCH", Cell: func(r versionRow) string { return strings.Join(r.Arch, ", ") }},
 		},
-		Trouble: func(_ look.Site, rows []versionRow) []string {
+		Trouble: func(s look.Site, rows []versionRow) []string {
 			if len(rows) == 0 {
 				return []string{"no components found"}
 			}
-			return nil
+			var names []string
+			for _, r := range rows {
+				names = append(names, r.Component)
+			}
+			return s.Faults(names...)
 		},
 	}.Section()
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/cluster"
 	"subctl/cluster/uninstall"
 	"subctl/internal/cli"
 	"subctl/internal/look"
@@ -165,7 +166,10 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		}
 	}
 	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.Connect, Force: o.obstacles, Timeout: o.timeout}
-	return u.Run(ctx, remains)
+	if err = u.Run(ctx, remains); errors.Is(err, cluster.ErrOutOfTime) {
+		return cli.Waited(ctx, err)
+	}
+	return err
 }
 
 // policiesLost prints the pairs of other clusters that change their cable if the policies that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
@@ -63,6 +64,9 @@ func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 		if k.Free != nil { // see countShared
 			out = append(out, kube.NewRight("list", k.GroupVersion.Group, k.Resource, cluster.Namespace))
 		}
+	}
+	if slices.ContainsFunc(objs, func(o client.Object) bool { _, ok := o.(*appsv1.Deployment); return ok }) {
+		out = append(out, kube.NewRight("get", appsv1.GroupName, "deployments", cluster.Namespace))
 	}
 	return append(out,
 		kube.Right{Verb: "get", Resource: "namespaces"}, kube.Right{Verb: "get", Resource: "secrets", Namespace: cluster.Namespace},

@@ -54,7 +54,7 @@ func (j *Operation) Run(ctx context.Context) error {
 
 func (j *Operation) run(ctx context.Context) error {
 	spec := j.Plan.Submariner.Spec
-	if err := j.TryImage(ctx); err != nil {
+	if err := j.Try(ctx); err != nil {
 		return err
 	}
 	if err := j.createSets(ctx); err != nil {

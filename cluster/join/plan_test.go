@@ -246,7 +246,7 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{"namespace going", func(s *situation) {
 			s.f.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "submariner-operator", DeletionTimestamp: &metav1.Time{}}}
-		}, "namespace submariner-operator is being deleted: wait until it is deleted"},
+		}, "namespace submariner-operator is being deleted: wait until it is deleted (subctl uninstall prints what holds it)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()

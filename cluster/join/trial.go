@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
+	"subctl/cluster/workload"
 	"subctl/internal/kube"
 	"subctl/internal/wake"
 )
@@ -21,18 +21,30 @@ import (
 // trialPatience is the time that a node has to pull a new image.
 const trialPatience = 3 * time.Minute
 
-// TryImage refuses an image that a gateway node cannot pull or run, before running gateways
-// are replaced by it. It does nothing if the image does not change: Wait reports what keeps the
-// agents of a first join from running.
-func (j *Operation) TryImage(ctx context.Context) error {
-	ds, err := kube.Optional(ctx, j.Member, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.GatewayName})
+// Try refuses a join whose pods the cluster would not admit or could not start, before running pods are
+// deleted for them. It does not start pods if gateways are not replaced: Wait reports what keeps the agents of a
+// first join from running.
+func (j *Operation) Try(ctx context.Context) error {
+	ns, err := j.checkNamespace(ctx)
 	if err != nil {
 		return err
 	}
-	image := cluster.GatewayImage(j.Plan.Submariner)
-	if ds == nil || slices.ContainsFunc(ds.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Image == image }) {
+	workloads, err := j.replacedPods(ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.askAdmission(ctx, ns, workloads); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(workloads, func(w replaced) bool { return w.name == cluster.GatewayName && w.live != nil }) {
 		return nil
 	}
+	return j.tryGateways(ctx)
+}
+
+// tryGateways runs a trial of the new gateway pod on each gateway node that is Ready.
+func (j *Operation) tryGateways(ctx context.Context) error {
+	image := cluster.GatewayImage(j.Plan.Submariner)
 	denied, err := kube.Denied(ctx, j.Member, []kube.Right{
 		kube.NewRight("create", "", "pods", cluster.Namespace), kube.NewRight("get", "", "pods", cluster.Namespace), kube.NewRight("delete", "", "pods", cluster.Namespace),
 	})
@@ -49,7 +61,7 @@ func (j *Operation) TryImage(ctx context.Context) error {
 	}
 	var pods []*corev1.Pod
 	for _, n := range nodes.Items {
-		if cluster.IsReady(n) {
+		if cluster.IsReady(n) && cluster.Unsuited(n) == "" {
 			pods = append(pods, cluster.Trial(j.Plan.Submariner, n.Name))
 		}
 	}
@@ -57,7 +69,10 @@ func (j *Operation) TryImage(ctx context.Context) error {
 		return nil
 	}
 	j.Report.Step("trying image %s on the gateway nodes", image)
-	if err := j.try(ctx, pods); err != nil {
+	if err := j.try(ctx, pods); err != nil && ExchangeFits(err.Error()) {
+		j.Report.Warn("image %s is not tried before it replaces the running gateways: there is no room for one more pod: %v", image, err)
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("image %s cannot replace the image of the running agents: %w: specify another one with --image; nothing was changed", image, err)
 	}
 	j.Report.Done("the gateway nodes can run image %s", image)
@@ -84,7 +99,7 @@ func (j *Operation) try(ctx context.Context, pods []*corev1.Pod) (err error) {
 		}
 	}
 	for {
-		running := ""
+		running, why := "", ""
 		for _, pod := range pods {
 			if err := j.Member.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err
@@ -95,13 +110,16 @@ func (j *Operation) try(ctx context.Context, pods []*corev1.Pod) (err error) {
 			}
 			if !done {
 				running = pod.Spec.NodeName
+				if f := workload.Explain(ctx, j.Member, pod); f != nil && !f.Usual {
+					why = ": " + f.Text
+				}
 			}
 		}
 		if running == "" {
 			return nil
 		}
 		if wake.After(ctx, cluster.Poll) != nil {
-			return fmt.Errorf("node %s has not run it yet: %w", running, cluster.Interrupted(ctx))
+			return fmt.Errorf("node %s has not run it yet: %w%s", running, cluster.Interrupted(ctx), why)
 		}
 	}
 }
@@ -122,10 +140,10 @@ func (j *Operation) create(ctx context.Context, pod *corev1.Pod) error {
 // tried reports whether the pod of a trial has succeeded. The error is the reason why it
 // cannot.
 func tried(pod *corev1.Pod) (done bool, err error) {
-	if reason := imageFault(pod); reason != "" {
-		return false, errors.New(reason)
-	}
-	if pod.Status.Phase == corev1.PodFailed {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded:
+		return true, nil
+	case corev1.PodFailed:
 		text := strings.TrimSuffix(fmt.Sprintf("%s: %s", pod.Status.Reason, pod.Status.Message), ": ")
 		for _, c := range pod.Status.ContainerStatuses {
 			if t := c.State.Terminated; t != nil {
@@ -134,25 +152,8 @@ func tried(pod *corev1.Pod) (done bool, err error) {
 		}
 		return false, fmt.Errorf("node %s: %s", pod.Spec.NodeName, text)
 	}
-	return pod.Status.Phase == corev1.PodSucceeded, nil
-}
-
-// imageFaults are the reasons with which a kubelet reports an image that it cannot pull or
-// run. Waiting does not help.
-var imageFaults = []string{
-	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "CreateContainerError", "RunContainerError",
-}
-
-// startFaults are the reasons of a terminated container that never started, such as because its
-// image is of another program.
-var startFaults = []string{"StartError", "ContainerCannotRun"}
-
-// imageFault returns why a pod cannot run its image; empty if that is not known.
-func imageFault(pod *corev1.Pod) string {
-	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil && slices.Contains(imageFaults, w.Reason) {
-			return strings.TrimSuffix(fmt.Sprintf("node %s: %s: %s", pod.Spec.NodeName, w.Reason, w.Message), ": ")
-		}
+	if f := workload.Of(pod); f != nil && f.Lasting {
+		return false, fmt.Errorf("node %s: %s", pod.Spec.NodeName, f.Text)
 	}
-	return ""
+	return false, nil
 }

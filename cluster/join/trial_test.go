@@ -54,9 +54,15 @@ func TestImageIsTried(t *testing.T) {
 			down.Status.Conditions = nil
 			objs := []client.Object{&gw, &down}
 			if test.old != "" {
-				ds := &appsv1.DaemonSet{ObjectMeta: clustertest.In(cluster.GatewayName)}
-				ds.Spec.Template.Spec.Containers = []corev1.Container{{Image: test.old}}
-				objs = append(objs, ds)
+				for _, obj := range clustertest.Render(t, p.Submariner) {
+					switch o := obj.(type) {
+					case *corev1.Namespace:
+						objs = append(objs, o)
+					case *appsv1.DaemonSet:
+						o.Spec.Template.Spec.Containers[0].Image = test.old
+						objs = append(objs, o)
+					}
+				}
 			}
 			tried := 0
 			c := interceptor.NewClient(clustertest.Client(t, objs...), interceptor.Funcs{
@@ -66,6 +72,9 @@ func TestImageIsTried(t *testing.T) {
 						obj.Status.Allowed = !test.denied
 						return nil
 					case *corev1.Pod:
+						if obj.Name == "" { // dry run
+							return nil
+						}
 						tried++
 						require.Equal(t, "gw", obj.Spec.NodeName)
 						obj.Status = test.status
@@ -77,7 +86,7 @@ func TestImageIsTried(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			op := &join.Operation{Member: cluster.Side{Client: c}, Plan: p, Report: progress.New(&out)}
-			err = op.TryImage(ctx)
+			err = op.Try(ctx)
 			if test.want == "" {
 				require.NoError(t, err)
 			} else {

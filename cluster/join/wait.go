@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"subctl/broker/exchange"
 	"subctl/cable"
 	"subctl/cluster"
+	"subctl/cluster/workload"
 	"subctl/internal/look"
 	"subctl/internal/wake"
 	"subctl/internal/words"
@@ -26,6 +28,9 @@ import (
 // Wait waits until the agents run, the endpoint of the gateway is on the broker, and the
 // gateway is connected to every member that has a gateway, by the new cable where the join
 // changes the cable. If ctx is done before that, the error lists what is missing and why.
+//
+// Reasons for which agents do not run are printed as soon as they are seen. Wait returns early if one of them
+// does not pass by itself, such as a policy that rejects the pods.
 func (j *Operation) Wait(ctx context.Context) error {
 	missing := []string{"the state of the agents has not been read yet"}
 	goal := "the agents to run"
@@ -33,15 +38,37 @@ func (j *Operation) Wait(ctx context.Context) error {
 		goal = "connections to " + words.List(j.Plan.Present)
 	}
 	j.Report.Step("waiting for %s", goal)
-	for faults := 0; ; {
-		seen, err := j.unready(ctx)
-		if fault := imageFaultIn(seen); fault != "" {
-			faults++
-		} else if err == nil {
-			faults = 0
+	var before []workload.Fault
+	var retried []client.Object
+	printed := map[string]bool{}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		for _, obj := range retried {
+			_ = j.annotate(ctx, obj, "") // an annotation that is left has no effect
 		}
-		if faults == faultPolls {
-			return fmt.Errorf("waiting for %s: the agents cannot start:\n  %s\nspecify another image with subctl join --image", goal, strings.Join(seen, "\n  "))
+	}()
+	for poll, lasting := 0, 0; ; poll++ {
+		faults, lines, err := j.unready(ctx)
+		seen := append(workload.Lines(faults), lines...)
+		if err == nil {
+			j.printNew(faults, before, printed)
+			before = faults
+			if again := j.retryAt(ctx, poll, faults); again != nil {
+				retried = again
+			}
+		}
+		if slices.ContainsFunc(faults, func(f workload.Fault) bool { return f.Lasting }) {
+			lasting++
+		} else if err == nil {
+			lasting = 0
+		}
+		if lasting == faultPolls {
+			text := fmt.Sprintf("waiting for %s: the agents cannot start:\n  %s", goal, strings.Join(seen, "\n  "))
+			if slices.ContainsFunc(faults, func(f workload.Fault) bool { return f.Image }) {
+				text += "\nspecify another image with subctl join --image"
+			}
+			return errors.New(text)
 		}
 		switch {
 		case err == nil && len(seen) == 0:
@@ -58,21 +85,35 @@ func (j *Operation) Wait(ctx context.Context) error {
 	}
 }
 
-// faultPolls is the number of consecutive polls that find an image that a node cannot pull or
-// run, after which Wait returns: a kubelet retries, and a registry may have a short fault.
-const faultPolls = 5
+const (
+	// faultPolls is the number of consecutive polls that find a fault that waiting does not help, after which Wait
+	// returns: a kubelet retries, a registry may have a short fault, and a controller that is made to try again takes a moment.
+	faultPolls = 5
+	// retryPolls is the number of polls after which Wait makes controllers try again.
+	retryPolls = 10
+)
 
-// imageFaultIn returns the line among the results of unready about an image that cannot be
-// pulled or run; empty if there is none.
-func imageFaultIn(lines []string) string {
-	for _, line := range lines {
-		for _, fault := range slices.Concat(imageFaults, startFaults) {
-			if strings.Contains(line, ": "+fault) {
-				return line
-			}
+// retryAt makes controllers try again, at once and every retryPolls polls. It returns the workloads, nil if none.
+func (j *Operation) retryAt(ctx context.Context, poll int, faults []workload.Fault) []client.Object {
+	if poll%retryPolls != 0 {
+		return nil
+	}
+	return j.retry(ctx, faults, j.Member.Now())
+}
+
+// printNew prints the faults that the poll before has found, too, and that are not printed yet. Whatever passes within a
+// second, or is a state of every pod, is not worth a line.
+func (j *Operation) printNew(faults, before []workload.Fault, printed map[string]bool) {
+	var fresh []workload.Fault
+	for _, f := range faults {
+		if text := f.String(); !f.Usual && !printed[text] && slices.Contains(before, f) {
+			printed[text] = true
+			fresh = append(fresh, f)
 		}
 	}
-	return ""
+	for _, line := range workload.Lines(fresh) {
+		j.Report.Warn("%s", line)
+	}
 }
 
 func connectedTo(members []string) string {
@@ -82,12 +123,21 @@ func connectedTo(members []string) string {
 	return ", connected to " + words.List(members)
 }
 
-// unready returns what Wait still waits for, one line each.
-func (j *Operation) unready(ctx context.Context) ([]string, error) {
-	out, err := unreadyAgents(ctx, j.Member)
-	if err == nil && len(out) == 0 {
-		out, err = j.newGateways(ctx)
+// unready returns what Wait still waits for: faults of agents, and one line for each other reason.
+func (j *Operation) unready(ctx context.Context) (faults []workload.Fault, lines []string, err error) {
+	agents, err := j.readAgents(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	faults = agents.Faults()
+	lines, err = j.unconnectedYet(ctx, len(faults) > 0, agents.NotReady())
+	return faults, lines, err
+}
+
+// unconnectedYet returns why the cluster is not connected yet, one line each. It does not look at the broker if agents
+// are down, nor at gateways on skipped nodes.
+func (j *Operation) unconnectedYet(ctx context.Context, down bool, skipped []string) ([]string, error) {
+	out, err := j.unallocated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,16 +154,16 @@ func (j *Operation) unready(ctx context.Context) ([]string, error) {
 	if j.Plan.Submariner.Spec.MultiActiveGatewayEnabled {
 		out = append(out, passive(current)...)
 	}
-	if len(out) == 0 {
-		out = j.incomplete(current)
+	if len(out) == 0 && !down {
+		out = j.incomplete(current, skipped)
 	}
-	if missing := unconnected(current, j.Plan.Present, j.Plan.Cables); len(missing) > 0 {
+	if missing := unconnected(current, j.Plan.Present, j.Plan.Cables, j.pinged()); len(missing) > 0 {
 		if len(stale) > 0 && !slices.ContainsFunc(current, active) {
 			missing = []string{"no gateway with a recent report is active"}
 		}
 		out = slices.Concat(out, stale, missing)
 	}
-	if len(out) > 0 {
+	if len(out) > 0 || down {
 		return out, nil
 	}
 	endpoints := &submarinerv1.EndpointList{}
@@ -191,9 +241,16 @@ func passive(gateways []submarinerv1.Gateway) (out []string) {
 	return out
 }
 
+// pinged reports whether a connection counts only when a ping has been answered: before the first ping, a gateway takes a new cable for
+// connected, but without global addresses no packet of the cluster is answered.
+func (j *Operation) pinged() bool {
+	check := j.Plan.Submariner.Spec.ConnectionHealthCheck
+	return j.Plan.Submariner.Spec.GlobalCIDR != "" && check != nil && check.Enabled
+}
+
 // unconnected returns the members to which no active gateway is connected, or an active one not
 // by the cable that a change specifies, one line each.
-func unconnected(gateways []submarinerv1.Gateway, members []string, changes []catalog.CableChange) []string {
+func unconnected(gateways []submarinerv1.Gateway, members []string, changes []catalog.CableChange, pinged bool) []string {
 	if !slices.ContainsFunc(gateways, active) {
 		return []string{"no gateway is active yet"}
 	}
@@ -217,6 +274,8 @@ func unconnected(gateways []submarinerv1.Gateway, members []string, changes []ca
 			text := ""
 			if c.Status != submarinerv1.Connected {
 				text = strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Status, c.StatusMessage), ": ")
+			} else if pinged && c.LatencyRTT == nil && c.StatusMessage == "" { // a message tells why it is not probed
+				text = "no ping has been answered yet"
 			}
 			state[c.Endpoint.ClusterID] = text
 		}

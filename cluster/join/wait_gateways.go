@@ -11,8 +11,11 @@ import (
 
 // incomplete returns what the gateways that this join makes still lack, one line each: a report, and,
 // where they are active, a connection to every member. gateways are those with a recent report.
-func (j *Operation) incomplete(gateways []submarinerv1.Gateway) (out []string) {
+func (j *Operation) incomplete(gateways []submarinerv1.Gateway, skipped []string) (out []string) {
 	for _, node := range j.Plan.Gateways {
+		if slices.Contains(skipped, node) {
+			continue
+		}
 		at := slices.IndexFunc(gateways, func(g submarinerv1.Gateway) bool { return g.Name == node })
 		switch {
 		case at < 0:

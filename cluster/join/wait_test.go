@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 	"subctl/broker/trust"
 	"subctl/cluster"
@@ -25,14 +27,29 @@ import (
 	"subctl/policy/catalog"
 )
 
-func daemonSet(name string, want, ready int32) *appsv1.DaemonSet {
-	return &appsv1.DaemonSet{ObjectMeta: clustertest.In(name), Status: appsv1.DaemonSetStatus{
-		DesiredNumberScheduled: want, UpdatedNumberScheduled: want, NumberReady: ready,
-	}}
+// daemonSet returns the DaemonSet of an agent.
+func daemonSet(name string) *appsv1.DaemonSet {
+	ds := &appsv1.DaemonSet{ObjectMeta: clustertest.In(name)}
+	if name == cluster.GatewayName {
+		ds.Spec.Template.Spec.NodeSelector = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+	}
+	ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	return ds
+}
+
+// nodeAt returns a node that is Ready.
+func nodeAt(name string, label ...string) *corev1.Node {
+	n := clustertest.Node(name, "10.89.1.1", label...)
+	return &n
+}
+
+// running is the status of a pod that is ready.
+func running() corev1.PodStatus {
+	return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Ready: true}}}
 }
 
 func pod(app, node string, status corev1.PodStatus) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: clustertest.In(app + "-x"), Spec: corev1.PodSpec{NodeName: node}, Status: status}
+	p := &corev1.Pod{ObjectMeta: clustertest.In(app + "-" + node), Spec: corev1.PodSpec{NodeName: node}, Status: status}
 	p.Labels = map[string]string{"app": app}
 	return p
 }
@@ -61,7 +78,18 @@ func dead(g *submarinerv1.Gateway) *submarinerv1.Gateway {
 }
 
 func TestWait(t *testing.T) {
-	agents := []client.Object{daemonSet(cluster.RouteAgentName, 2, 2), daemonSet(cluster.GatewayName, 1, 1)}
+	route, gw := daemonSet(cluster.RouteAgentName), daemonSet(cluster.GatewayName)
+	agents := []client.Object{
+		nodeAt("n1", submarinerv1.GatewayNodeLabel), route, gw,
+		pod(cluster.RouteAgentName, "n1", running()), pod(cluster.GatewayName, "n1", running()),
+	}
+	down, windows := nodeAt("down", submarinerv1.GatewayNodeLabel), nodeAt("windows", submarinerv1.GatewayNodeLabel)
+	down.Status.Conditions[0].Status = corev1.ConditionUnknown
+	windows.Labels[corev1.LabelOSStable] = "windows"
+	tainted := nodeAt("n2", submarinerv1.GatewayNodeLabel)
+	tainted.Spec.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
+	picky := daemonSet(cluster.GatewayName)
+	picky.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "other", Operator: corev1.TolerationOpExists}}
 	crashed := waiting("CrashLoopBackOff", "back-off 10s")
 	crashed.ContainerStatuses[0].RestartCount = 3
 	crashed.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 2}
@@ -70,7 +98,10 @@ func TestWait(t *testing.T) {
 		c.Driver = driver
 		return c
 	}
-	running := pod(cluster.GatewayName, "n2", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Ready: true}}})
+	two := slices.Concat(agents, []client.Object{
+		nodeAt("n2", submarinerv1.GatewayNodeLabel), pod(cluster.RouteAgentName, "n2", running()), pod(cluster.GatewayName, "n2", running()),
+	})
+	two = slices.Clip(two)
 	refused := connection("east", "error", "wireguard connects to one gateway of a cluster")
 	refused.Driver = "wireguard"
 	apart := clustertest.Gateway("active", "")
@@ -92,30 +123,39 @@ func TestWait(t *testing.T) {
 	}{
 		{name: "alone", objs: append(agents, clustertest.Gateway("active", ""))},
 		{
-			name: "a new gateway, which its DaemonSet has not noticed", objs: append(agents, clustertest.Gateway("active", "")), made: []string{"n2"},
-			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: there is no pod on node n2 yet: do its taints allow one?",
+			name: "a new gateway, which its DaemonSet has not noticed", objs: append(agents, clustertest.Gateway("active", ""), nodeAt("n2", submarinerv1.GatewayNodeLabel), pod(cluster.RouteAgentName, "n2", running())),
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway on node n2: there is no pod yet",
 		},
 		{
-			name: "a new gateway", made: []string{"n2"}, present: []string{"east"}, objs: append(agents, clustertest.Gateway("active", "", by("vxlan")), running, another("active", by("vxlan"))),
+			name: "a new gateway", made: []string{"n2"}, present: []string{"east"}, objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("active", by("vxlan"))),
 		},
-		{name: "a new standby", made: []string{"n2"}, present: []string{"east"}, objs: append(agents, clustertest.Gateway("active", "", by("vxlan")), running, another("passive"))},
+		{name: "a new standby", made: []string{"n2"}, present: []string{"east"}, objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("passive"))},
 		{
-			name: "a new gateway that has not reported yet", made: []string{"n2"}, objs: append(agents, clustertest.Gateway("active", ""), running),
+			name: "a new gateway that has not reported yet", made: []string{"n2"}, objs: append(two, clustertest.Gateway("active", "")),
 			want: "waiting for the agents to run: out of time:\n  gateway n2 has not reported yet",
 		},
 		{
 			name: "a new gateway without a connection", made: []string{"n2"}, present: []string{"east"},
-			objs: append(agents, clustertest.Gateway("active", "", by("vxlan")), running, another("active")), several: true,
+			objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("active")), several: true,
 			want: "waiting for connections to east: out of time:\n  gateway n2: no connection to cluster \"east\" yet",
 		},
 		{
 			name: "a new gateway that connects", made: []string{"n2"}, present: []string{"east"},
-			objs: append(agents, clustertest.Gateway("active", "", by("vxlan")), running, another("active", connection("east", "connecting", ""))), several: true,
+			objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("active", connection("east", "connecting", ""))), several: true,
 			want: "waiting for connections to east: out of time:\n  gateway n2: cluster \"east\": connecting",
 		},
 		{
 			name: "a new gateway beside the one that the driver connects", made: []string{"n2"}, present: []string{"east"}, several: true,
-			objs: append(agents, clustertest.Gateway("active", "", by("wireguard")), running, another("active", refused)),
+			objs: append(two, clustertest.Gateway("active", "", by("wireguard")), another("active", refused)),
+		},
+		{name: "a new gateway whose node is not Ready", made: []string{"down"}, objs: append(agents, clustertest.Gateway("active", ""), down)},
+		{name: "a node that is not Ready, and a Windows node", objs: append(agents, clustertest.Gateway("active", ""), down, windows)},
+		{
+			name: "a taint that the user's tolerations do not allow", objs: []client.Object{
+				agents[0], tainted, route, picky, agents[3], agents[4], pod(cluster.RouteAgentName, "n2", running()), clustertest.Gateway("active", ""),
+			},
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway on node n2: the node has the taint dedicated:NoSchedule, which its pods do not tolerate: " +
+				"remove the taint, or add it to spec.tolerations of the Submariner",
 		},
 		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
 			"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
@@ -129,18 +169,16 @@ func TestWait(t *testing.T) {
 		{name: "the new cable", objs: append(agents, clustertest.Gateway("active", "", by("ipsec"))), present: []string{"east"}, changes: changed},
 		{
 			name: "no image", want: "waiting for the agents to run: out of time:\n" +
-				"  DaemonSet submariner-routeagent: 0 of 2 pods are ready\n" +
-				"    pod submariner-routeagent-x on node n1: ImagePullBackOff: no such image\n" +
-				"  DaemonSet submariner-gateway: 0 of 1 pods are ready\n" +
-				"    pod submariner-gateway-x on node n1: CrashLoopBackOff, restarted 3 times, last exit code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-x\n" +
+				"  DaemonSet submariner-gateway: pod submariner-gateway-n1 on node n1: CrashLoopBackOff, restarted 3 times, last exit code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-n1\n" +
+				"  DaemonSet submariner-routeagent: pod submariner-routeagent-n1 on node n1: ImagePullBackOff: no such image\n" +
 				"  no gateway is active yet",
 			objs: []client.Object{
-				daemonSet(cluster.RouteAgentName, 2, 0), daemonSet(cluster.GatewayName, 1, 0),
+				agents[0], route, gw,
 				pod(cluster.RouteAgentName, "n1", waiting("ImagePullBackOff", "no such image")), pod(cluster.GatewayName, "n1", crashed),
 			},
 		},
 		{
-			name: "no node", objs: []client.Object{agents[0], daemonSet(cluster.GatewayName, 0, 0)},
+			name: "no node", objs: []client.Object{nodeAt("n1"), route, gw, agents[3]},
 			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: no node matches\n  no gateway is active yet",
 		},
 		{
@@ -230,7 +268,7 @@ func TestWaitEndsForAWrongImage(t *testing.T) {
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			t.Parallel()
-			c := clustertest.Client(t, daemonSet(cluster.RouteAgentName, 1, 0), daemonSet(cluster.GatewayName, 1, 1), pod(cluster.RouteAgentName, "n1", test.status))
+			c := clustertest.Client(t, nodeAt("n1"), daemonSet(cluster.RouteAgentName), daemonSet(cluster.GatewayName), pod(cluster.RouteAgentName, "n1", test.status))
 			p, err := normal().plan()
 			require.NoError(t, err)
 			op := &join.Operation{Member: cluster.Side{Client: c}, Plan: p, Report: progress.New(&bytes.Buffer{})}
@@ -238,8 +276,55 @@ func TestWaitEndsForAWrongImage(t *testing.T) {
 			defer cancel()
 			err = op.Wait(ctx)
 			require.ErrorContains(t, err, "the agents cannot start:\n")
-			require.ErrorContains(t, err, "pod submariner-routeagent-x on node n1: "+test.want+"\n")
+			require.ErrorContains(t, err, "pod submariner-routeagent-n1 on node n1: "+test.want+"\n")
 			require.ErrorContains(t, err, "specify another image with subctl join --image")
+		})
+	}
+}
+
+// A cluster with a global network is not connected before the agent that allocates addresses runs, has allocated those of the cluster,
+// and a ping has been answered. Why its pod does not run is told, in the words of the scheduler or of the API server.
+func TestWaitForGlobalnet(t *testing.T) {
+	pinged := connection("east", submarinerv1.Connected, "")
+	pinged.LatencyRTT = &submarinerv1.LatencyRTT{Average: "1ms"}
+	ready := appsv1.DeploymentStatus{UpdatedReplicas: 1, AvailableReplicas: 1, Replicas: 1}
+	pending := pod(cluster.GlobalnetName, "", corev1.PodStatus{Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available: 1 node(s) had untolerated taint",
+	}}})
+	rejected := appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
+		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "x" is forbidden: exceeded quota: theirs`,
+	}}}
+	egress := &submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: "cluster-egress.submariner.io"}}
+	egress.Status.AllocatedIPs = []string{"242.0.0.1"}
+	const none = "the globalnet agent has not allocated global addresses for this cluster yet: see subctl show globalnet"
+	for _, test := range []struct {
+		name, want string
+		status     appsv1.DeploymentStatus
+		connection submarinerv1.Connection
+		more       []client.Object
+	}{
+		{"not scheduled", "Deployment submariner-globalnet: pod submariner-globalnet-: not scheduled: 0/1 nodes are available: 1 node(s) had untolerated taint\n  " + none,
+			appsv1.DeploymentStatus{}, pinged, []client.Object{pending}},
+		{"rejected", "Deployment submariner-globalnet: its pod is not created: pods \"x\" is forbidden: exceeded quota: theirs: raise the ResourceQuota that is named here, or delete what uses it up\n  " + none,
+			rejected, pinged, nil},
+		{"no address yet", none, ready, pinged, nil},
+		{"no ping yet", `cluster "east": no ping has been answered yet`, ready, connection("east", submarinerv1.Connected, ""), []client.Object{egress}},
+		{"connected", "the gateway has not published its endpoint", ready, pinged, []client.Object{egress}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := &appsv1.Deployment{ObjectMeta: clustertest.In(cluster.GlobalnetName), Status: test.status}
+			c := clustertest.Client(t, append(test.more, nodeAt("n1", submarinerv1.GatewayNodeLabel), d, daemonSet(cluster.RouteAgentName), daemonSet(cluster.GatewayName),
+				pod(cluster.RouteAgentName, "n1", running()), pod(cluster.GatewayName, "n1", running()), clustertest.Gateway("active", "", test.connection))...)
+			sub := clustertest.Submariner()
+			sub.Spec.GlobalCIDR = "242.0.0.0/16"
+			sub.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{Enabled: true}
+			j := &join.Operation{
+				Member: cluster.Side{Client: c}, Broker: cluster.Side{Client: clustertest.Client(t)},
+				Plan: &join.Plan{Present: []string{"east"}, Submariner: sub}, Report: progress.New(&bytes.Buffer{}),
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			require.ErrorContains(t, j.Wait(ctx), "out of time:\n  "+test.want)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
+	"subctl/cluster/workload"
 	"subctl/internal/wake"
 )
 
@@ -28,17 +29,21 @@ type agentReport struct {
 }
 
 // clean waits until every agent has reported that its node is clean. It does not wait for
-// nodes that are not Ready, and returns them.
-func (u *Operation) clean(ctx context.Context) (dirty []string, err error) {
+// nodes that are not Ready, and returns them. What keeps an agent from running is printed at once. A node whose
+// gateway agent cannot run is no gateway from then on, if join made it one: then its route agent cleans up.
+func (u *Operation) clean(ctx context.Context, r *Remains) (dirty []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
 	var waiting []string
+	printed := map[string]bool{}
 	for {
 		nodes, reports, err := readReports(ctx, u.Cluster)
 		if err == nil {
-			if waiting, dirty = unclean(nodes, reports); len(waiting) == 0 {
+			var agents []agentReport
+			if agents, dirty = unclean(nodes, reports); len(agents) == 0 {
 				break
 			}
+			waiting = u.explain(ctx, r, agents, printed)
 		} else if ctx.Err() == nil {
 			waiting = []string{err.Error()}
 		}
@@ -83,11 +88,11 @@ func readReports(ctx context.Context, c client.Client) ([]corev1.Node, []agentRe
 	return nodes.Items, reports, nil
 }
 
-// unclean returns the agents to wait for, one line each, and the nodes that are not clean
+// unclean returns the reports of agents to wait for, and the nodes that are not clean
 // and cannot become clean because they are not Ready. Nodes without a report are clean: no
 // agent has changed them. Reports of deleted nodes do not count. On a node that is no longer
 // a gateway, the route agent cleans up after the gateway agent and reports it.
-func unclean(nodes []corev1.Node, reports []agentReport) (waiting, dirty []string) {
+func unclean(nodes []corev1.Node, reports []agentReport) (waiting []agentReport, dirty []string) {
 	for _, r := range reports {
 		i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == r.node })
 		if i < 0 || meta.IsStatusConditionTrue(r.conditions, submarinerv1.ConditionClean) {
@@ -100,12 +105,47 @@ func unclean(nodes []corev1.Node, reports []agentReport) (waiting, dirty []strin
 			dirty = append(dirty, r.node)
 			continue
 		}
-		text := fmt.Sprintf("node %s: the %s has not reported that it is clean", r.node, r.agent)
-		if r.failure != "" {
-			text += ": " + r.failure
-		}
-		waiting = append(waiting, text)
+		waiting = append(waiting, r)
 	}
 	slices.Sort(dirty)
 	return waiting, slices.Compact(dirty)
+}
+
+// explain returns what the agents have not reported, one line each, with the reason for which an agent does not run.
+func (u *Operation) explain(ctx context.Context, r *Remains, agents []agentReport, printed map[string]bool) (out []string) {
+	faults := map[[2]string]workload.Fault{}
+	// Without the reasons, the lines are shorter.
+	if s, err := workload.Read(ctx, u.Cluster, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName}, nil); err == nil {
+		for _, f := range s.Faults() {
+			faults[[2]string{f.Workload, f.Node}] = f
+		}
+	}
+	for _, a := range agents {
+		text := fmt.Sprintf("node %s: the %s has not reported that it is clean", a.node, a.agent)
+		name := cluster.RouteAgentName
+		if a.agent == gatewayAgent {
+			name = cluster.GatewayName
+		}
+		if a.failure != "" {
+			text += ": " + a.failure
+		}
+		f, down := faults[[2]string{"DaemonSet " + name, a.node}]
+		if down = down && !f.Usual; down {
+			text += ": it does not run: " + f.Reason()
+		}
+		out = append(out, text)
+		if !down || printed[text] {
+			continue
+		}
+		printed[text] = true
+		u.Report.Warn("%s", text)
+		if name == cluster.GatewayName && f.Lasting && slices.Contains(r.Nodes, a.node) {
+			if err := unlabelGateway(ctx, u.Cluster, a.node); err != nil {
+				u.Report.Warn("%v", err)
+				continue
+			}
+			u.Report.Warn("node %s is no gateway any more: its route agent cleans up", a.node)
+		}
+	}
+	return out
 }

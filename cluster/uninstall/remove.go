@@ -7,7 +7,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,6 +162,9 @@ func (u *Operation) removeNamespace(ctx context.Context, r *Remains) error {
 // gonePoll is the interval at which gone checks.
 const gonePoll = 200 * time.Millisecond
 
+// holdingTime is the time to find out what holds an object when the time to wait for its deletion is over.
+const holdingTime = 10 * time.Second
+
 // gone waits until a deleted object is gone, so that the cluster can join again at once: an
 // object that is applied while it is being deleted is deleted nevertheless.
 func (u *Operation) gone(ctx context.Context, obj client.Object) error {
@@ -174,22 +176,9 @@ func (u *Operation) gone(ctx context.Context, obj client.Object) error {
 			return nil
 		}
 		if wake.After(ctx, gonePoll) != nil {
-			return fmt.Errorf("waiting until %s is deleted: %w%s; run the same command again to finish", obj.GetName(), cluster.Interrupted(ctx), whatHolds(obj))
+			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdingTime)
+			defer cancel()
+			return fmt.Errorf("waiting until %s is deleted: %w%s; run the same command again to finish", obj.GetName(), cluster.Interrupted(ctx), kube.Holding(asking, u.Cluster, obj))
 		}
 	}
-}
-
-// whatHolds returns the reason that Kubernetes gives for not deleting an object.
-func whatHolds(obj client.Object) string {
-	if ns, ok := obj.(*corev1.Namespace); ok {
-		for _, c := range ns.Status.Conditions {
-			if c.Status == corev1.ConditionTrue && c.Message != "" {
-				return ": " + c.Message
-			}
-		}
-	}
-	if f := obj.GetFinalizers(); len(f) > 0 {
-		return ": it has the finalizers " + strings.Join(f, ", ")
-	}
-	return ""
 }

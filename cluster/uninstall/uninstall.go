@@ -84,7 +84,7 @@ func (u *Operation) run(ctx context.Context, r *Remains) (dirty []string, err er
 		if err := client.IgnoreNotFound(u.Cluster.Delete(ctx, sub)); err != nil {
 			return nil, fmt.Errorf("deleting the Submariner object: %w", err)
 		}
-		if dirty, err = u.clean(ctx); err != nil {
+		if dirty, err = u.clean(ctx, r); err != nil {
 			return nil, err
 		}
 		if err := u.leave(ctx, hub, sub); err != nil {

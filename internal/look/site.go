@@ -23,6 +23,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 	"subctl/cluster/networks"
+	"subctl/cluster/workload"
 )
 
 // Site is the state of one cluster, read at one time. Gateways are sorted by name; other
@@ -44,6 +45,7 @@ type Site struct {
 	Pods        []corev1.Pod
 	Nodes       []corev1.Node
 	Network     *networks.Discovered // nil: not read
+	Workloads   *workload.Snapshot   // of DaemonSets and Deployments; nil: not read
 }
 
 // Joined reports whether the cluster has joined.
@@ -127,7 +129,36 @@ func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 		listIn(ctx, r, &nodes, "", "nodes"),
 	)
 	s.DaemonSets, s.Deployments, s.Pods, s.Nodes = daemonSets.Items, deployments.Items, pods.Items, nodes.Items
-	return err
+	if err != nil {
+		return err
+	}
+	s.Workloads = &workload.Snapshot{
+		Namespace: submarinerv1.OperatorNamespace, DaemonSets: s.DaemonSets, Deployments: s.Deployments, Pods: s.Pods, Nodes: s.Nodes,
+	}
+	return s.Workloads.ReadReasons(ctx, r)
+}
+
+// ReadDeployment reads a Deployment in the namespace of the agents, and what explains its faults, as far as the user may.
+func ReadDeployment(name string) Read {
+	return func(ctx context.Context, r client.Reader, s *Site) error {
+		if !s.Joined() || s.Workloads != nil {
+			return nil
+		}
+		var err error
+		s.Workloads, err = workload.Read(ctx, r, submarinerv1.OperatorNamespace, nil, []string{name})
+		if apierrors.IsForbidden(err) {
+			s.Workloads, err = nil, nil
+		}
+		return err
+	}
+}
+
+// Faults returns why pods of workloads with the given names do not run, one line each. Pods that are just starting have faults, too.
+func (s Site) Faults(names ...string) []string {
+	if s.Workloads == nil {
+		return nil
+	}
+	return workload.Lines(s.Workloads.Of(names...))
 }
 
 // ReadNodes reads the nodes.

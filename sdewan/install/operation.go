@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/cluster/workload"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
 	"subctl/internal/wake"
@@ -59,16 +61,35 @@ func (o *Operation) Apply(ctx context.Context, objects []client.Object) error {
 	return nil
 }
 
-// Await waits until what Apply has applied works.
+// Await waits until what Apply has applied works. What keeps pods from running is printed as soon as it is seen twice; Await
+// returns early if it does not pass by itself.
 func (o *Operation) Await(ctx context.Context) error {
 	o.Report.Step("waiting for the controller")
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("it was not ready within %s", o.Timeout))
 	defer cancel()
-	for {
-		missing, err := notReady(ctx, o.Client)
+	var before []workload.Fault
+	printed := map[string]bool{}
+	for lasting := 0; ; {
+		faults, missing, err := notReady(ctx, o.Client)
 		if err == nil && missing == nil {
 			o.Report.Done("the controller and its webhooks are ready")
 			return nil
+		}
+		if err == nil {
+			lasting++
+			if !slices.ContainsFunc(faults, func(f workload.Fault) bool { return f.Lasting }) {
+				lasting = 0
+			}
+			for _, f := range faults {
+				if text := f.String(); !f.Usual && slices.Contains(before, f) && !printed[text] {
+					printed[text] = true
+					o.Report.Warn("%s", text)
+				}
+			}
+			before = faults
+		}
+		if lasting == lastingPolls {
+			return fmt.Errorf("waiting for the controller: its pods cannot start: %w", missing)
 		}
 		if stop := wake.After(ctx, poll); stop != nil {
 			return fmt.Errorf("waiting for the controller: %w (%w): look at kubectl -n %s get pods, and install again or with a longer --timeout", stop, errors.Join(missing, err), Namespace)
@@ -76,45 +97,26 @@ func (o *Operation) Await(ctx context.Context) error {
 	}
 }
 
-// notReady returns what is missing until rules can be written and are applied, or nil.
-func notReady(ctx context.Context, c client.Client) (missing, err error) {
-	for _, name := range []string{ControllerName, WebhookName} {
-		d := &appsv1.Deployment{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: name}, d); err != nil {
-			return nil, fmt.Errorf("reading Deployment %s: %w", name, err)
-		}
-		want := int32(1)
-		if d.Spec.Replicas != nil {
-			want = *d.Spec.Replicas
-		}
-		if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < want || d.Status.AvailableReplicas < want || d.Status.Replicas > want {
-			return fmt.Errorf("%d of %d pods of %s are ready%s", d.Status.AvailableReplicas, want, name, trouble(ctx, c, name)), nil
-		}
+// lastingPolls is the number of consecutive polls that find a fault that does not pass by itself, after which Await returns.
+const lastingPolls = 20
+
+// notReady returns what is missing until rules can be written and are applied, or nil, and the faults of pods in it.
+func notReady(ctx context.Context, c client.Client) (faults []workload.Fault, missing, err error) {
+	s, err := workload.Read(ctx, c, Namespace, nil, []string{ControllerName, WebhookName})
+	if err != nil {
+		return nil, nil, err
+	}
+	if faults = s.Faults(); len(faults) > 0 {
+		return faults, errors.New(strings.Join(workload.Lines(faults), "; ")), nil
 	}
 	w := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := c.Get(ctx, client.ObjectKey{Name: WebhookName}, w); err != nil {
-		return nil, fmt.Errorf("reading the configuration of the webhooks: %w", err)
+		return nil, nil, fmt.Errorf("reading the configuration of the webhooks: %w", err)
 	}
 	for _, hook := range w.Webhooks {
 		if len(hook.ClientConfig.CABundle) == 0 {
-			return fmt.Errorf("the webhook %s has no certificate yet", hook.Name), nil
+			return nil, fmt.Errorf("the webhook %s has no certificate yet", hook.Name), nil
 		}
 	}
-	return nil, nil
-}
-
-// trouble returns why pods of a component do not start, or "".
-func trouble(ctx context.Context, c client.Client, name string) string {
-	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(Namespace), client.MatchingLabels(app(name))); err != nil {
-		return ""
-	}
-	for _, p := range pods.Items {
-		for _, s := range p.Status.ContainerStatuses {
-			if w := s.State.Waiting; w != nil && w.Message != "" {
-				return fmt.Sprintf(" (%s: %s: %.300s)", p.Name, w.Reason, w.Message)
-			}
-		}
-	}
-	return ""
+	return nil, nil, nil
 }

@@ -1,0 +1,213 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/cluster"
+	"subctl/cluster/workload"
+	"subctl/internal/kube"
+)
+
+// replaced is a workload of which the join creates or replaces pods.
+type replaced struct {
+	kind, name string
+	template   corev1.PodTemplateSpec
+	live       client.Object // nil: there is none yet
+}
+
+// replacedPods returns the workloads whose pods the join replaces: those that do not exist, and those whose
+// pods differ from the ones to be. Fields that only the API server or somebody else sets are no differences.
+func (j *Operation) replacedPods(ctx context.Context) (out []replaced, err error) {
+	objs, err := j.Plan.Platform.Render(j.Plan.Submariner)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range objs {
+		key := client.ObjectKeyFromObject(obj)
+		switch o := obj.(type) {
+		case *appsv1.DaemonSet:
+			live, err := kube.Optional(ctx, j.Member, &appsv1.DaemonSet{}, key)
+			if err != nil {
+				return nil, err
+			}
+			if live == nil {
+				out = append(out, replaced{"DaemonSet", o.Name, o.Spec.Template, nil})
+			} else if differs(o.Spec.Template, live.Spec.Template) {
+				out = append(out, replaced{"DaemonSet", o.Name, o.Spec.Template, live})
+			}
+		case *appsv1.Deployment:
+			live, err := kube.Optional(ctx, j.Member, &appsv1.Deployment{}, key)
+			if err != nil {
+				return nil, err
+			}
+			if live == nil {
+				out = append(out, replaced{"Deployment", o.Name, o.Spec.Template, nil})
+			} else if differs(o.Spec.Template, live.Spec.Template) {
+				out = append(out, replaced{"Deployment", o.Name, o.Spec.Template, live})
+			}
+		}
+	}
+	return out, nil
+}
+
+// differs reports whether pods of a template as rendered differ from those of the live template, which has defaults
+// of the API server and perhaps fields of others, too.
+func differs(rendered, live corev1.PodTemplateSpec) bool {
+	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rendered)
+	is, err2 := runtime.DefaultUnstructuredConverter.ToUnstructured(&live)
+	return err != nil || err2 != nil || !within(want, is)
+}
+
+// within reports whether live has all fields of want, with the same values.
+func within(want, live any) bool {
+	switch want := want.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		is, ok := live.(map[string]any)
+		for k, v := range want {
+			if ok = ok && within(v, is[k]); !ok {
+				return false
+			}
+		}
+		return ok
+	case []any:
+		is, ok := live.([]any)
+		if !ok || len(is) != len(want) {
+			return false
+		}
+		for i := range want {
+			if !within(want[i], is[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return want == live
+}
+
+// checkNamespace refuses a namespace that is being deleted. It returns nil if there is none.
+func (j *Operation) checkNamespace(ctx context.Context) (*corev1.Namespace, error) {
+	ns, err := kube.Optional(ctx, j.Member, &corev1.Namespace{}, client.ObjectKey{Name: cluster.Namespace})
+	if err != nil || ns == nil || ns.DeletionTimestamp == nil {
+		return ns, err
+	}
+	why := kube.Holding(ctx, j.Member, ns)
+	return nil, fmt.Errorf("namespace %s is being deleted%s: join again when it is gone; nothing was changed", cluster.Namespace, why)
+}
+
+// askAdmission asks the API server whether it would create the pods of workloads, in every detail that admission
+// judges, and creates none. In a namespace that does not exist yet it cannot be asked: there, Wait prints what the
+// controllers of the workloads report.
+func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, workloads []replaced) error {
+	if ns == nil || len(workloads) == 0 {
+		return nil
+	}
+	right := kube.NewRight("create", "", "pods", cluster.Namespace)
+	denied, err := kube.Denied(ctx, j.Member, []kube.Right{right})
+	if err != nil {
+		return err
+	}
+	if len(denied) > 0 {
+		if slices.ContainsFunc(workloads, func(w replaced) bool { return w.live != nil }) {
+			j.Report.Warn("whether the cluster admits the new pods of the agents is not tried: this user may not %s", denied[0])
+		}
+		return nil
+	}
+	var errs []error
+	for _, w := range workloads {
+		pod, err := j.asCreated(ctx, w)
+		if err != nil {
+			return err
+		}
+		err = j.Member.Create(ctx, pod, client.DryRunAll)
+		if err == nil || joinRepairs(err.Error(), ns) {
+			continue
+		}
+		text := fmt.Sprintf("%s %s: its pods would not be created: %v", w.kind, w.name, err)
+		if remedy := workload.Remedy(err.Error(), cluster.Namespace); remedy != "" {
+			text += ": " + remedy
+		}
+		if w.live != nil && ExchangeFits(err.Error()) {
+			j.Report.Warn("%s; each is created after the one that it replaces is deleted, for which there is room", text)
+			continue
+		}
+		errs = append(errs, errors.New(text))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%w\nnothing was changed: running pods go on", errors.Join(errs...))
+	}
+	return nil
+}
+
+// asCreated returns the pod that the controller of a workload creates.
+func (j *Operation) asCreated(ctx context.Context, w replaced) (*corev1.Pod, error) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: w.name + "-", Namespace: cluster.Namespace, Labels: w.template.Labels, Annotations: w.template.Annotations,
+		},
+		Spec: *w.template.Spec.DeepCopy(),
+	}
+	if w.live != nil {
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: w.kind, Name: w.name, UID: w.live.GetUID(), Controller: new(true),
+		}}
+	}
+	account := client.ObjectKey{Namespace: cluster.Namespace, Name: pod.Spec.ServiceAccountName}
+	found, err := kube.Optional(ctx, j.Member, &corev1.ServiceAccount{}, account)
+	if err == nil && found == nil { // join creates it
+		pod.Spec.ServiceAccountName = "default"
+	}
+	return pod, nil
+}
+
+// joinRepairs reports whether a join removes the reason for which the API server would not create a pod.
+func joinRepairs(answer string, ns *corev1.Namespace) bool {
+	return strings.Contains(answer, "insufficient quota to match these scopes: [{PriorityClass") && !cluster.IsOurs(ns.Labels) ||
+		strings.Contains(answer, "violates PodSecurity") && ns.Labels["pod-security.kubernetes.io/enforce"] != "privileged" ||
+		strings.Contains(answer, "security context constraint")
+}
+
+// exceeded matches the end of the answer about a quota: requested, used and permitted quantities.
+var exceeded = regexp.MustCompile(`exceeded quota: .*requested: (\S+), used: (\S+), limited: (\S+)$`)
+
+// ExchangeFits reports whether a pod that an exhausted quota rejects can be created once the pod that it replaces is deleted:
+// the quota permits what is used now, and a pod alone.
+func ExchangeFits(answer string) bool {
+	m := exceeded.FindStringSubmatch(answer)
+	if m == nil {
+		return false
+	}
+	requested, used, limited := quantities(m[1]), quantities(m[2]), quantities(m[3])
+	for name, limit := range limited {
+		r, u := requested[name], used[name]
+		if u.Cmp(limit) > 0 || r.Cmp(limit) > 0 {
+			return false
+		}
+	}
+	return len(limited) > 0
+}
+
+// quantities parses a list such as limits.memory=4Gi,pods=1.
+func quantities(text string) map[string]resource.Quantity {
+	out := map[string]resource.Quantity{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		if q, err := resource.ParseQuantity(value); err == nil {
+			out[name] = q
+		}
+	}
+	return out
+}

@@ -1,0 +1,198 @@
+package workload_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/cluster"
+	"subctl/cluster/workload"
+	"subctl/internal/kube"
+	"subctl/internal/kubetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+// installed installs the workloads of a cluster with a global network, on a Linux node that is Ready, a Windows node, a virtual node
+// and a node that is not Ready.
+func installed(t *testing.T, s *kubetest.Server) client.Client {
+	t.Helper()
+	c := s.Client(t)
+	for name, labels := range map[string]map[string]string{
+		"ok":      {corev1.LabelOSStable: "linux", "submariner.io/gateway": "true"},
+		"windows": {corev1.LabelOSStable: "windows", "submariner.io/gateway": "true"},
+		"virtual": {corev1.LabelOSStable: "linux", "type": "virtual-kubelet"},
+		"broken":  {corev1.LabelOSStable: "linux", "submariner.io/gateway": "true"},
+	} {
+		require.NoError(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
+	}
+	beat(t, c)
+	objs, err := cluster.Everything()
+	require.NoError(t, err)
+	for _, obj := range objs {
+		switch obj.(type) {
+		case *corev1.Namespace, *corev1.ResourceQuota, *corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding, *appsv1.DaemonSet, *appsv1.Deployment:
+			require.NoError(t, kube.Apply(t.Context(), c, kube.FieldOwner, obj))
+		}
+	}
+	return c
+}
+
+// beat reports that the nodes are Ready, except the broken one, as kubelets do.
+func beat(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, name := range []string{"ok", "windows", "virtual"} {
+		was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n := was.DeepCopy()
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+		require.NoError(t, c.Status().Patch(t.Context(), n, client.StrategicMergeFrom(was)))
+	}
+}
+
+func faults(t *testing.T, c client.Client) []workload.Fault {
+	t.Helper()
+	s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName}, []string{cluster.GlobalnetName})
+	require.NoError(t, err)
+	return s.Faults()
+}
+
+// until waits until the faults are as wanted.
+func until(t *testing.T, c client.Client, what string, ok func([]workload.Fault) bool) []workload.Fault {
+	t.Helper()
+	var got []workload.Fault
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		if got = faults(t, c); ok(got) {
+			return got
+		}
+		beat(t, c)
+		require.True(t, time.Now().Before(deadline), "%s: %v", what, got)
+	}
+}
+
+func rejects(name, expression, message string) []client.Object {
+	deny := admissionv1.Fail
+	return []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &deny,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
+				kube.AdmissionRule("", []admissionv1.OperationType{admissionv1.Create}, "pods"),
+			}},
+			Validations: []admissionv1.Validation{{Expression: expression, Message: message}},
+		}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		}},
+	}
+}
+
+// Whatever keeps the API server from creating pods is told in its own words, with the remedy, for each workload on each node that can run
+// its pods: not on a Windows node, a virtual node, or a node that is not Ready.
+func TestRejectedPodsAreExplained(t *testing.T) {
+	c := installed(t, kubetest.Start(t))
+	in := metav1.ObjectMeta{Name: "theirs", Namespace: cluster.Namespace}
+	memory := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")}
+	for _, test := range []struct {
+		name  string
+		rules []client.Object
+		want  string
+		fixes string
+	}{
+		{
+			"LimitRange", []client.Object{&corev1.LimitRange{ObjectMeta: in, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: memory}}}}},
+			"maximum memory usage per Container is 256Mi, but limit is", "raise the limits of the LimitRange",
+		},
+		{
+			"ResourceQuota", []client.Object{&corev1.ResourceQuota{ObjectMeta: in, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceLimitsMemory: resource.MustParse("1Mi")}}}},
+			"exceeded quota: theirs", "raise the ResourceQuota",
+		},
+		{
+			"a policy", rejects("theirs", "false", "pods are not allowed here"),
+			"denied request: pods are not allowed here", "exempt namespace submariner-operator",
+		},
+	} {
+		for _, rule := range test.rules {
+			require.NoError(t, c.Create(t.Context(), rule.DeepCopyObject().(client.Object)), test.name)
+		}
+		until(t, c, test.name, func(got []workload.Fault) bool {
+			require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace), client.GracePeriodSeconds(0))) // created before the rule was in force
+			rejected := map[string]bool{}
+			for _, f := range got {
+				require.Contains(t, []string{"", "ok"}, f.Node, f.String())
+				if f.Rejected && f.Lasting && strings.Contains(f.Text, test.want) && strings.Contains(f.Remedy, test.fixes) {
+					rejected[f.Workload] = true
+				}
+			}
+			return len(rejected) == 3
+		})
+		for _, rule := range test.rules {
+			require.NoError(t, c.Delete(t.Context(), rule), test.name)
+		}
+	}
+	// A new version of the DaemonSets makes their controller try again; the pods then only lack a scheduler.
+	for _, name := range []string{cluster.GatewayName, cluster.RouteAgentName} {
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace}}
+		until(t, c, "no rule", func(got []workload.Fault) bool {
+			require.NoError(t, c.Patch(t.Context(), ds, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/try":"`+time.Now().String()+`"}}}`))))
+			for _, f := range got {
+				if f.Workload == "DaemonSet "+name {
+					return f.Node == "ok" && f.Pod != "" && f.Usual && f.Text == "not scheduled yet"
+				}
+			}
+			return false
+		})
+	}
+}
+
+// A user who may not read the reason is told so.
+func TestHiddenReasons(t *testing.T) {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
+	s := workload.Snapshot{Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Hidden: []string{"events"}}
+	require.Equal(t, "DaemonSet agent on node n1: there is no pod yet; this user may not list events in namespace ns, which have the reason", s.Faults()[0].String())
+	require.False(t, s.Faults()[0].Usual)
+}
+
+// A failed node keeps the status of its containers: the condition of the pod counts. Nobody waits for its pod.
+func TestPodsOnFailedNodes(t *testing.T) {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-x", Namespace: "ns", Labels: map[string]string{"app": "agent"}}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Ready: true}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	s := workload.Snapshot{Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Pods: []corev1.Pod{p}}
+	require.Equal(t, "DaemonSet agent: pod agent-x on node n1: running, but not ready: see kubectl logs -n ns agent-x", s.Faults()[0].String())
+	s.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
+	require.Empty(t, s.Faults())
+	s.Nodes[0].Status.Conditions[0].Status = corev1.ConditionTrue
+	s.Pods[0].Status.Conditions[0].Status = corev1.ConditionTrue
+	require.Empty(t, s.Faults())
+}
+
+// A reason that all nodes share is one line, and a large cluster does not fill the screen.
+func TestLinesAreFew(t *testing.T) {
+	var all []workload.Fault
+	for _, node := range strings.Fields("a b c d e f g") {
+		all = append(all, workload.Fault{Workload: "DaemonSet x", Node: node, Text: "forbidden"})
+	}
+	for _, pod := range strings.Fields("p1 p2 p3 p4 p5 p6") {
+		all = append(all, workload.Fault{Workload: "DaemonSet y", Node: "a", Pod: pod, Text: "not ready", Remedy: "see logs"})
+	}
+	require.Equal(t, []string{
+		"DaemonSet x on node a, b, c, d, e and 2 more: forbidden",
+		"DaemonSet y: pod p1 on node a: not ready: see logs", "DaemonSet y: pod p2 on node a: not ready: see logs",
+		"DaemonSet y: pod p3 on node a: not ready: see logs", "DaemonSet y: pod p4 on node a: not ready: see logs",
+		"DaemonSet y: pod p5 on node a: not ready: see logs", "DaemonSet y: and 1 more of its pods",
+	}, workload.Lines(all))
+}
