@@ -22,7 +22,7 @@ func all() []cable.Driver { return append(drivers.All(), toy{}) }
 // These would be in dataplane/numbers.go.
 const (
 	toyPort      = 4599
-	toyDevice    = dataplane.VXLANDevicePrefix + "toy"
+	toyDevice    = dataplane.VXLANDevicePrefix + "2000" // and toyVNI
 	toyVNI       = 2000
 	toyNet       = 250
 	toyNexthopID = 0x30
