@@ -51,7 +51,6 @@ func TestFakeAgrees(t *testing.T) {
 		refused bool
 	}{
 		"device goes":                    {op: del(link)},
-		"device of another VNI":          {op: change(func(v *dataplane.VXLAN) { v.VNI++ })},
 		"device of another port":         {op: change(func(v *dataplane.VXLAN) { v.Port++ })},
 		"device with another local":      {op: change(func(v *dataplane.VXLAN) { v.Local = v.Local.Next() })},
 		"device with another MAC":        {op: change(func(v *dataplane.VXLAN) { v.MAC = "0a:58:ac:12:00:09" })},

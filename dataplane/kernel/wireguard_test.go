@@ -93,7 +93,6 @@ func TestWireGuardRepaired(t *testing.T) {
 		"ip link del submariner",
 		"ip link set submariner down",
 		"ip link set submariner mtu 1300",
-		"ip link del submariner; ip link add submariner type bridge; ip link set submariner up",
 		"ip link del submariner; ip tuntap add submariner mode tun; ip link set submariner up",
 	} {
 		t.Run(damage, func(t *testing.T) {
