@@ -135,7 +135,7 @@ func TestChildSite(t *testing.T) {
 	local, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
 	require.NoError(t, err)
 	local.QPS = -1
-	remote, err := broker.RESTConfig(s.Credentials, s.Server, "", false)
+	remote, err := broker.RESTConfig(s.Credentials, broker.Access{Server: s.Server}, "")
 	require.NoError(t, err)
 	connections := countConnections(remote)
 	changed := make(chan struct{}, 1)

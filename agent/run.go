@@ -32,6 +32,7 @@ import (
 	"subctl/agent/parts"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kube"
+	"subctl/internal/proxy"
 )
 
 // Options are the settings of an agent.
@@ -49,9 +50,10 @@ type Options struct {
 	// fixed.
 	Debug func(bool)
 
-	Lease     parts.Lease // of the election, for roles that take part in one
-	BrokerDir string      // directory of the mounted Secret with the broker's credentials
-	Secrets   string      // directory of the mounted Secrets with keys, each in a directory of its name
+	Lease     parts.Lease    // of the election, for roles that take part in one
+	Proxy     proxy.Settings // of the pod's environment; used for the broker only
+	BrokerDir string         // directory of the mounted Secret with the broker's credentials
+	Secrets   string         // directory of the mounted Secrets with keys, each in a directory of its name
 }
 
 const (
@@ -129,7 +131,7 @@ func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 	return parts.Options{
 		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Reroute: reroute, Announce: a.announce, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
 		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, ListenEchoes: o.Kernel.ListenEchoes, NewArrivals: o.Kernel.NewArrivals, NewTimer: o.Kernel.NewTimer, ProbeForwarding: o.Kernel.ProbeForwarding,
-		Ignored: a.meters.ignored.Inc, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir,
+		Ignored: a.meters.ignored.Inc, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir, Proxy: o.Proxy,
 	}
 }
 

@@ -33,6 +33,8 @@ const rootCA = "kube-root-ca.crt"
 // Invitation is the content of a join file that is not read from the broker.
 type Invitation struct {
 	URL string // of the broker, with scheme
+	// ServerName is the name in the certificate of the broker; empty: the host in URL.
+	ServerName string
 	// CA is a certificate authority in PEM by which the deployer trusts the broker, besides
 	// the cluster's own. It may be empty.
 	CA  []byte
@@ -71,7 +73,7 @@ func inviteAs(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invita
 		return nil, fmt.Errorf("getting a token for %s/%s: %w", b.Namespace, account, err)
 	}
 	return &JoinFile{
-		BrokerURL: i.URL, CA: ca, Namespace: b.Namespace,
+		BrokerURL: i.URL, TLSServerName: i.ServerName, CA: ca, Namespace: b.Namespace,
 		Token: Secret(request.Status.Token), PSK: i.PSK,
 		ServiceDiscovery: slices.Contains(b.Spec.Components, ServiceDiscovery),
 		Components:       b.Spec.Components,

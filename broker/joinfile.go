@@ -16,6 +16,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/trust"
+	"subctl/internal/proxy"
 )
 
 // JoinFileName is the name of the file that deploy-broker writes.
@@ -37,10 +38,12 @@ const pskSize = 48
 // invite" has written is for one cluster.
 type JoinFile struct {
 	BrokerURL string // with scheme
-	CA        []byte // PEM
-	Namespace string // of the clusterset "default"
-	Token     Secret // of the service account JoinerName, or of InviteeName for one cluster
-	PSK       Secret
+	// TLSServerName is the name in the certificate of the broker's API server; empty: the host in BrokerURL.
+	TLSServerName string
+	CA            []byte // PEM
+	Namespace     string // of the clusterset "default"
+	Token         Secret // of the service account JoinerName, or of InviteeName for one cluster
+	PSK           Secret
 
 	// SigningKey signs grants: the administrator's key or, in the file for one cluster, the key
 	// of the invitation. Administrator is the administrator's public key.
@@ -53,6 +56,10 @@ type JoinFile struct {
 	ServiceDiscovery bool
 	Components       []string // sorted
 	CustomDomains    []string
+
+	// Proxy is how this machine reaches the broker. It is not in the file: it depends on where the
+	// reader of the file is.
+	Proxy proxy.Settings
 }
 
 // wireFile has the keys that upstream's encoder writes. Most struct tags of upstream 0.18
@@ -65,7 +72,10 @@ type wireFile struct {
 	ServiceDiscovery bool           `json:"ServiceDiscovery"`
 	Components       []string       `json:"Components,omitempty"`
 	CustomDomains    []string       `json:"CustomDomains"`
-	Trust            *wireTrust     `json:"Trust,omitempty"` // of subctl alone
+	// Of subctl alone. A version that does not know TLSServerName refuses the certificate, whose name
+	// is not the name in BrokerURL.
+	Trust         *wireTrust `json:"Trust,omitempty"`
+	TLSServerName string     `json:"TLSServerName,omitempty"`
 }
 
 // Encode returns the content of the file: the URL-safe base64 of a JSON object.
@@ -89,6 +99,7 @@ func (f *JoinFile) Encode() ([]byte, error) {
 		Components:       slices.Sorted(slices.Values(f.Components)),
 		CustomDomains:    f.CustomDomains,
 		Trust:            f.encodeTrust(),
+		TLSServerName:    f.TLSServerName,
 	})
 	if err != nil {
 		return nil, err
@@ -116,7 +127,7 @@ func DecodeJoinFile(content []byte) (*JoinFile, error) {
 	}
 	f := &JoinFile{
 		BrokerURL: w.BrokerURL, ServiceDiscovery: w.ServiceDiscovery,
-		Components: w.Components, CustomDomains: w.CustomDomains,
+		Components: w.Components, CustomDomains: w.CustomDomains, TLSServerName: w.TLSServerName,
 	}
 	if w.ClientToken != nil {
 		f.CA = w.ClientToken.Data[corev1.ServiceAccountRootCAKey]
@@ -194,9 +205,10 @@ func isURL(address string) bool {
 }
 
 // RESTConfig returns the configuration of a client of the broker with the rights of the
-// joiner. insecure turns off the verification of the broker's certificate.
+// joiner, through the proxy of the file. insecure turns off the verification of the broker's certificate.
 func (f *JoinFile) RESTConfig(insecure bool) *rest.Config {
-	return restConfig(f.BrokerURL, insecure, func() ([]byte, error) { return f.CA, nil },
+	access := Access{Server: f.BrokerURL, ServerName: f.TLSServerName, Insecure: insecure, Proxy: f.Proxy}
+	return access.restConfig(func() ([]byte, error) { return f.CA, nil },
 		func(c *rest.Config) { c.BearerToken = string(f.Token) })
 }
 

@@ -26,6 +26,8 @@ type Credentials struct {
 	// CA is the certificate authority of the broker's own certificate, in PEM. The join file
 	// has it too, and may have another one for the broker's URL.
 	CA []byte
+	// ProxyUser is USER:PASSWORD for the proxy through which the gateways reach the broker; usually empty.
+	ProxyUser Secret
 }
 
 // memberTimeout bounds the wait for the broker's controllers, which take well under a second

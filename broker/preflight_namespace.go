@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/internal/words"
 )
 
 // foreignKinds are the kinds of objects that a broker's namespace does not have, with the
-// exceptions of isBrokers. ConfigMaps are not among them: cable policies name them.
+// exceptions of isBrokers and of what is in every namespace. ConfigMaps are not among them: cable policies name them.
 var foreignKinds = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
@@ -43,34 +45,73 @@ func lookRights(c client.Client, ns string) ([]kube.Right, error) {
 	return rights, nil
 }
 
-// checkUnused returns an error if somebody else uses a namespace: members and holders of join
-// files have rights in it, and names in it have a meaning.
+// checkUnused returns an error if somebody else uses a namespace that is to become the broker's:
+// members and holders of join files have rights in it, and names in it have a meaning. What others
+// put into a namespace that the broker has already is no reason to refuse it: see Others.
 func checkUnused(ctx context.Context, c client.Client, ns string) error {
-	var found []string
-	for _, kind := range foreignKinds {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := c.List(ctx, list, client.InNamespace(ns)); err != nil {
-			return fmt.Errorf("checking that nobody else uses namespace %s: %w", ns, err)
-		}
-		for _, o := range list.Items {
-			if !isBrokers(kind.Kind, o) {
-				found = append(found, kind.Kind+" "+o.Name)
-			}
-		}
+	isNew, err := isNewNamespace(ctx, c, ns)
+	if err != nil || !isNew {
+		return err
 	}
-	if len(found) == 0 {
-		return nil
+	found, err := foreign(ctx, c, ns)
+	if err != nil || len(found) == 0 {
+		return err
 	}
-	const most = 5
-	if more := len(found) - most; more > 0 {
-		found = append(slices.Clone(found[:most]), fmt.Sprintf("%d more objects", more))
-	}
-	return fmt.Errorf("namespace %s is in use: it has %s; a broker needs a namespace of its own: choose another one with --namespace", ns, words.List(found))
+	return fmt.Errorf("namespace %s is in use: it has %s; a broker needs a namespace of its own: "+
+		"choose another one with --namespace, or delete the namespace: it is created with the broker", ns, few(found))
 }
 
-// isBrokers reports whether an object is the broker's, or one that Kubernetes or OpenShift creates
-// in every namespace.
+// isNewNamespace reports whether a namespace exists and is not the broker's yet.
+func isNewNamespace(ctx context.Context, c client.Client, name string) (bool, error) {
+	ns, err := kube.Optional(ctx, c, &corev1.Namespace{}, client.ObjectKey{Name: name})
+	if err != nil || ns == nil || ns.Labels[submarinerv1.ClusterSetLabel] != "" {
+		return false, err
+	}
+	// The broker of another tool, which this one takes over, has no such label.
+	b, err := kube.Optional(ctx, c, &v1alpha1.Broker{}, client.ObjectKey{Namespace: name, Name: v1alpha1.BrokerName})
+	return b == nil, err
+}
+
+// Others returns a warning for each namespace among objects, which Render or NewSets returned, that
+// contains objects of others.
+func Others(ctx context.Context, c client.Client, objects []client.Object) ([]string, error) {
+	var out []string
+	for _, obj := range objects {
+		ns, ok := obj.(*corev1.Namespace)
+		if !ok {
+			continue
+		}
+		found, err := foreign(ctx, c, ns.Name)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			out = append(out, fmt.Sprintf("namespace %s also contains objects of others, which stay as they are: %s; "+
+				"clusters have rights in this namespace: keep nothing else in it", ns.Name, few(found)))
+		}
+	}
+	return out, nil
+}
+
+// foreign returns the objects in a namespace that are neither the broker's nor in every namespace.
+func foreign(ctx context.Context, c client.Client, ns string) ([]string, error) {
+	found, err := kube.OthersIn(ctx, c, ns, foreignKinds, isBrokers)
+	if err != nil {
+		return nil, fmt.Errorf("checking that nobody else uses namespace %s: %w", ns, err)
+	}
+	return found, nil
+}
+
+// few returns a list of at most five names, and the number of the others.
+func few(names []string) string {
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		names = append(slices.Clone(names[:most]), words.Count(more, "more object"))
+	}
+	return words.List(names)
+}
+
+// isBrokers reports whether an object is the broker's.
 func isBrokers(kind string, o metav1.PartialObjectMetadata) bool {
 	account := o.Name
 	switch kind {
@@ -80,6 +121,5 @@ func isBrokers(kind string, o metav1.PartialObjectMetadata) bool {
 	default:
 		return false
 	}
-	return slices.Contains([]string{"default", "builder", "deployer", "pipeline", JoinerName}, account) ||
-		strings.HasPrefix(account, memberPrefix) || strings.HasPrefix(account, inviteePrefix)
+	return account == JoinerName || strings.HasPrefix(account, memberPrefix) || strings.HasPrefix(account, inviteePrefix)
 }

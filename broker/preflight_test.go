@@ -11,12 +11,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/brokertest"
 	"subctl/internal/kubetest"
@@ -115,27 +117,101 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A broker's namespace holds the broker's objects only. A broker that is deployed again is no
-// other user.
+// A broker gets a namespace of its own: one that others use is refused. What Kubernetes, its
+// distributions and tools put into every namespace does not count.
 func TestPreflightRefusesANamespaceInUse(t *testing.T) {
-	d := deploy(t, kubetest.Shared(t))
+	server := kubetest.Shared(t)
+	c, ns := server.Client(t), server.Namespace(t, "broker")
+	objects := rendered(t, ns)
+	for _, obj := range everywhere(ns) {
+		require.NoError(t, c.Create(t.Context(), obj))
+	}
+	require.NoError(t, broker.Preflight(t.Context(), c, objects))
+	for want, obj := range foreign(ns) {
+		require.NoError(t, c.Create(t.Context(), obj))
+		require.EqualError(t, broker.Preflight(t.Context(), c, objects), "namespace "+ns+" is in use: it has "+want+
+			"; a broker needs a namespace of its own: choose another one with --namespace, or delete the namespace: it is created with the broker")
+		require.NoError(t, c.Delete(t.Context(), obj))
+	}
+}
+
+// In the namespaces of a broker that exists, no object of others stops deploy-broker: choosing
+// another namespace would make a second broker, which no cluster has joined. The same for the
+// namespaces of its clustersets. What is in every namespace is not even worth a warning.
+func TestPreflightOfABrokerWithObjectsOfOthers(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t), "a")
 	joiner, _ := d.Joiner(t)
 	_, err := broker.AddMember(t.Context(), joiner, d.NS, "east", "uid-east", broker.Reservation{})
 	require.NoError(t, err)
 	d.invitee(t, "west", "default")
-	objects, err := broker.Render(broker.Options{Namespace: d.NS, Components: []string{broker.Connectivity}, CableDriver: "vxlan", DefaultPolicy: "vxlan"})
+	for _, ns := range []string{d.NS, broker.NamespaceIn(d.NS, "a")} {
+		objects := rendered(t, d.NS, "a")
+		for _, obj := range everywhere(ns) {
+			require.NoError(t, d.Admin.Create(t.Context(), obj))
+		}
+		require.NoError(t, broker.Preflight(t.Context(), d.Admin, objects))
+		others, err := broker.Others(t.Context(), d.Admin, objects)
+		require.NoError(t, err)
+		require.Empty(t, others)
+		for want, obj := range foreign(ns) {
+			require.NoError(t, d.Admin.Create(t.Context(), obj))
+			require.NoError(t, broker.Preflight(t.Context(), d.Admin, objects))
+			others, err := broker.Others(t.Context(), d.Admin, objects)
+			require.NoError(t, err)
+			require.Equal(t, []string{"namespace " + ns + " also contains objects of others, which stay as they are: " + want +
+				"; clusters have rights in this namespace: keep nothing else in it"}, others)
+			require.NoError(t, d.Admin.Delete(t.Context(), obj))
+		}
+	}
+	t.Log("a clusterset can be created again, too")
+	hub := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Namespace: d.NS, Name: v1alpha1.BrokerName}}
+	in := metav1.ObjectMeta{Name: "database", Namespace: broker.NamespaceIn(d.NS, "a")}
+	require.NoError(t, d.Admin.Create(t.Context(), &corev1.Secret{ObjectMeta: in}))
+	_, err = broker.NewSets(t.Context(), d.Admin, hub, []string{"a"})
 	require.NoError(t, err)
-	require.NoError(t, broker.Preflight(t.Context(), d.Admin, objects))
+}
 
-	in := metav1.ObjectMeta{Name: "database", Namespace: d.NS}
-	for want, obj := range map[string]client.Object{
+// rendered returns the objects of a broker with clustersets.
+func rendered(t *testing.T, ns string, sets ...string) []client.Object {
+	t.Helper()
+	objects, err := broker.Render(broker.Options{
+		Namespace: ns, Sets: sets, Components: []string{broker.Connectivity}, CableDriver: "vxlan", DefaultPolicy: "vxlan",
+	})
+	require.NoError(t, err)
+	return objects
+}
+
+// foreign returns objects by which somebody uses a namespace, by their names in messages.
+func foreign(ns string) map[string]client.Object {
+	in := metav1.ObjectMeta{Name: "database", Namespace: ns}
+	return map[string]client.Object{
 		"Secret database":         &corev1.Secret{ObjectMeta: in},
 		"Service database":        &corev1.Service{ObjectMeta: in, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}}},
 		"ServiceAccount database": &corev1.ServiceAccount{ObjectMeta: in},
-	} {
-		require.NoError(t, d.Admin.Create(t.Context(), obj))
-		require.EqualError(t, broker.Preflight(t.Context(), d.Admin, objects), "namespace "+d.NS+" is in use: it has "+want+
-			"; a broker needs a namespace of its own: choose another one with --namespace")
-		require.NoError(t, d.Admin.Delete(t.Context(), obj))
+	}
+}
+
+// everywhere returns objects that tools put into every namespace.
+func everywhere(ns string) []client.Object {
+	in := func(name string, labels, annotations map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels, Annotations: annotations}
+	}
+	kyverno := map[string]string{"app.kubernetes.io/managed-by": "kyverno", "generate.kyverno.io/policy-name": "sync-secrets"}
+	reflected := map[string]string{"reflector.v1.k8s.emberstack.com/reflects": "ops/ca"}
+	pull := map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}
+	one := corev1.ResourceList{"limits.cpu": resource.MustParse("100")}
+	return []client.Object{
+		&corev1.Secret{ObjectMeta: in("regcred", nil, nil), Type: corev1.SecretTypeDockerConfigJson, Data: pull},
+		&corev1.Secret{
+			ObjectMeta: in("default-dockercfg-x7k2p", nil, nil), Type: corev1.SecretTypeDockercfg,
+			Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{}`)},
+		},
+		&corev1.Secret{ObjectMeta: in("company-token", kyverno, nil)},
+		&corev1.Secret{ObjectMeta: in("company-ca", nil, reflected)},
+		&corev1.ServiceAccount{ObjectMeta: in("image-puller", kyverno, nil)},
+		&corev1.ServiceAccount{ObjectMeta: in("builder", nil, nil)},
+		&corev1.ConfigMap{ObjectMeta: in("istio-ca-root-cert", nil, nil)},
+		&corev1.LimitRange{ObjectMeta: in("limits", nil, nil)},
+		&corev1.ResourceQuota{ObjectMeta: in("compute", nil, nil), Spec: corev1.ResourceQuotaSpec{Hard: one}},
 	}
 }

@@ -52,10 +52,12 @@ func (k ClusterKey) data() map[string][]byte {
 // Secrets returns the Secrets of a joined cluster, which only gateway pods mount: the
 // credentials for the broker, the pre-shared key, the keys of the cluster, and its grant.
 func Secrets(creds *broker.Credentials, psk broker.Secret, key ClusterKey, t Trust) []client.Object {
+	data := map[string][]byte{corev1.ServiceAccountTokenKey: creds.Token, corev1.ServiceAccountRootCAKey: creds.CA}
+	if len(creds.ProxyUser) > 0 {
+		data[broker.ProxyUserKey] = creds.ProxyUser
+	}
 	return []client.Object{
-		secret(BrokerSecret, map[string][]byte{
-			corev1.ServiceAccountTokenKey: creds.Token, corev1.ServiceAccountRootCAKey: creds.CA,
-		}),
+		secret(BrokerSecret, data),
 		secret(PSKSecret, map[string][]byte{broker.PSKKey: psk}),
 		secret(ClusterKeySecret, key.data()),
 		secret(TrustSecret, t.data()),

@@ -16,6 +16,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/agent/parts"
 	"subctl/internal/cli"
+	"subctl/internal/proxy"
 )
 
 // agentOptions are the flags of "subctl agent".
@@ -89,6 +90,8 @@ func (o *agentOptions) run(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return cli.UsageError(err)
 	}
+	// The pods' own API server is never reached through a proxy, which a webhook may have put into the environment.
+	o.options.Proxy = proxy.TakeFromEnvironment()
 	o.options.Debug = followDebug(&level)
 	o.options.Log = log.With("role", o.options.Role.Name, "node", o.options.Node)
 	if o.options.Config, err = o.podConfig(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/internal/cli"
+	"subctl/internal/proxy"
 	"subctl/sdewan/manager"
 	"subctl/sdewan/webhook"
 )
@@ -53,6 +54,7 @@ func (o *sdewanAgent) run(ctx context.Context, run func(context.Context, manager
 		return cli.UsageError(err)
 	}
 	o.options.Log = log
+	proxy.TakeFromEnvironment() // neither the API server nor CNFs are reached through a proxy
 	if o.options.Config, err = o.podConfig(); err != nil {
 		return err
 	}

@@ -52,6 +52,9 @@ const deployBrokerExample = `  # deploy a broker on the cluster of context "hub"
   # clusters reach its API server at a different address than this machine
   subctl deploy-broker --context hub --broker-url https://hub.example.com:6443
 
+  # a load balancer with a certificate for another name
+  subctl deploy-broker --context hub --broker-url https://192.0.2.7:6443 --broker-tls-server-name hub.example.com
+
   # clusters that use the same pod and Service networks can join; also on a broker with members
   subctl deploy-broker --context hub --globalnet
 
@@ -87,6 +90,8 @@ type deployBrokerOptions struct {
 	unreadNodes bool
 	// withoutGlobal are the members without a global network, if the broker has globalnet.
 	withoutGlobal []string
+	// warnings are about the namespaces and the address of the broker.
+	warnings []string
 	// unsigned reports whether that policy lacks a valid signature, and does not get one.
 	unsigned bool
 	// deduced reports whether the driver of that policy is the one with which the cluster has joined before.
@@ -148,6 +153,7 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	report.Done("the cluster can host a broker; the pre-shared key is %s; the administrator's key is %s", keys.PSKOrigin, keys.AdministratorOrigin)
+	o.invite.warnOfAddress(report, cfg)
 	refused, err := o.accept(g, report)
 	if err != nil {
 		return err
@@ -213,6 +219,9 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 	if err := broker.Preflight(ctx, c, objects); err != nil {
 		return broker.Keys{}, err
 	}
+	if o.warnings, err = broker.Others(ctx, c, objects); err != nil {
+		return broker.Keys{}, err
+	}
 	state, err := broker.LookGlobal(ctx, c, o.render.Namespace, now)
 	if err != nil {
 		return broker.Keys{}, err
@@ -270,6 +279,9 @@ func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (ref
 		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
 	}
 	o.warnOfGlobalnet(report)
+	for _, w := range o.warnings {
+		report.Warn("%s", w)
+	}
 	if len(o.joinAgain) > 0 {
 		report.Warn("whose cable policies apply changes: these clusters apply it once they join again: %s", words.List(o.joinAgain))
 	}

@@ -74,6 +74,7 @@ func newInvite(g *globals) *cobra.Command {
 	o.flags = f
 	f.StringVarP(&o.invite.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
 	f.StringVar(&o.invite.url, "broker-url", "", "address of the broker's API server for the cluster, https://host:port (default: the address in the file of --broker-info)")
+	o.invite.addNameFlag(f, "in the file of --broker-info if its address is used")
 	f.StringVar(&o.keyFile, "broker-info", broker.JoinFileName, "join file that deploy-broker wrote, which may have expired; - for stdin")
 	f.StringSliceVar(&o.networks, "networks", nil, "networks that the cluster may announce, such as 10.244.0.0/16 (default: any)")
 	f.BoolVar(&o.globalnet, "globalnet", true, "on a broker with globalnet, reserve a global network for the cluster, besides --networks")
@@ -123,7 +124,7 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	file, err := broker.InviteCluster(ctx, c, hub, broker.Invitation{
-		URL: cmp.Or(o.invite.url, general.BrokerURL), CA: general.CA, PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
+		URL: cmp.Or(o.invite.url, general.BrokerURL), ServerName: o.serverName(general), CA: general.CA, PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
 		Global: o.globalNetwork(),
 	}, o.bounds, g.Now())
 	if err != nil {
@@ -135,7 +136,18 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	if isMember {
 		g.progress().Warn("cluster %s is a member already, and stays connected: the file lets it join again, to change or repair it; to withdraw the file, run subctl uninvite %[1]s", o.bounds.Cluster)
 	}
-	return o.invite.report(g, file)
+	for _, w := range broker.AddressWarnings(file.BrokerURL) {
+		g.progress().Warn("%s", w)
+	}
+	return o.invite.report(ctx, g, file)
+}
+
+// serverName returns the name in the certificate of the broker at the address in the new file.
+func (o *inviteCluster) serverName(general *broker.JoinFile) string {
+	if o.invite.name == "" && o.invite.url == "" {
+		return general.TLSServerName
+	}
+	return o.invite.name
 }
 
 // globalNetwork returns which global network the cluster is to have; nil: none.

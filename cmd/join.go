@@ -21,6 +21,7 @@ import (
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/progress"
+	"subctl/internal/proxy"
 	"subctl/internal/wake"
 )
 
@@ -49,6 +50,12 @@ with globalnet the cluster gets a global network, and other clusters see no othe
 it (docs/globalnet.md): clusters may then use the same pod and Service networks. It gets the
 same global network whenever it joins again, until it is uninstalled. Without globalnet, clusters
 that use the same addresses cannot be connected.
+
+subctl itself reaches the broker through the proxy of --proxy-url, or of the kubeconfig if it has
+the broker's address, or of HTTPS_PROXY and NO_PROXY. The gateways reach it through the proxy of
+--https-proxy; for a new cluster, the default is the proxy of HTTPS_PROXY, with its user and
+password, which are stored in a Secret. Only the broker is reached through it, unless it is in the
+cluster's own networks (docs/broker-address.md).
 
 The cluster and the broker need Kubernetes 1.30 or later.`
 
@@ -118,6 +125,9 @@ func newJoin(g *globals) *cobra.Command {
 	f.StringVar(&o.Image, "image", "", "image of the agents (default: the image of this version of subctl)")
 	f.BoolVar(&o.MultiActiveGateway, "multi-active-gateway", false, "make every gateway node active, not only one (see docs/failover.md)")
 	f.StringVar(&o.BrokerURL, "broker-url", "", "address of the broker's API server, https://host:port (default: the address in FILE)")
+	f.StringVar(&o.BrokerServerName, "broker-tls-server-name", "", "name in the certificate of the broker's API server (default: the name in FILE, else the host in the address)")
+	f.StringVar(&o.HTTPSProxy, "https-proxy", "", "proxy through which the gateways reach the broker, such as http://proxy.example:3128; none: no proxy (default: the proxy of HTTPS_PROXY here for a new cluster)")
+	f.StringSliceVar(&o.NoProxy, "no-proxy", nil, "names, addresses and networks that the gateways reach without that proxy, besides their own networks (default: NO_PROXY if the proxy is the one of HTTPS_PROXY)")
 	f.BoolVar(&o.checkBroker, "check-broker-certificate", true, "verify the certificate of the broker's API server")
 	f.BoolVar(&o.Reset, "reset", false, "reset the settings without a flag to their defaults, instead of leaving them as they are")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change on broker and cluster, without writing it; with -o, the objects to write")
@@ -135,6 +145,7 @@ func newJoin(g *globals) *cobra.Command {
 			return cli.UsageError(errors.New("--output requires --dry-run"))
 		}
 		o.file, o.InsecureBroker, o.AllowConflicts = args[0], !o.checkBroker, o.force
+		o.Environment = proxy.FromEnvironment()
 		f.Visit(func(flag *pflag.Flag) { o.Specified = append(o.Specified, flag.Name) })
 		return o.run(c.Context(), g)
 	}
@@ -260,7 +271,8 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 			return nil, err
 		}
 	}
-	used.BrokerURL = o.Address(file, facts.Submariner)
+	used.BrokerURL, used.TLSServerName = o.Address(file, facts.Submariner), o.ServerName(file, facts.Submariner)
+	used.Proxy = g.BrokerProxy(used.BrokerURL)
 	report.Step("checking the broker at %s", used.BrokerURL)
 	hub, err2 := g.BrokerSide(ctx, used.RESTConfig(options.InsecureBroker))
 	if err := errors.Join(err, err2); err != nil {
@@ -280,7 +292,7 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 		return nil, err
 	}
 	report.Done("cluster %s can join the broker", options.ClusterID)
-	return &join.Operation{Member: member, Broker: hub, File: &used, Plan: plan, NewSets: newSets, Report: report}, nil
+	return &join.Operation{Member: member, Broker: hub, File: &used, Plan: plan, NewSets: newSets, Report: report, Environment: o.Environment}, nil
 }
 
 // readFacts reads the facts about the cluster. If the namespace of the agents is being deleted, after an

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
@@ -22,6 +20,9 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/internal/cli"
+	"subctl/internal/connect"
+	"subctl/internal/progress"
+	"subctl/internal/proxy"
 )
 
 // inviteOptions are the common options of deploy-broker and recover-broker-info: the broker,
@@ -29,6 +30,7 @@ import (
 type inviteOptions struct {
 	namespace string
 	url       string
+	name      string // in the certificate
 	ttl       time.Duration
 	file      string
 	created   *broker.NewFile // where the join file will be written; nil: stdout
@@ -37,8 +39,22 @@ type inviteOptions struct {
 func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
 	f.StringVar(&o.url, "broker-url", "", "address of the broker's API server for the clusters, https://host:port (default: the address in the kubeconfig)")
+	o.addNameFlag(f, "of the kubeconfig if its address is used")
 	f.DurationVar(&o.ttl, "token-ttl", 24*time.Hour, "lifetime of the join file")
 	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "join file to write, - for stdout; an existing file is renamed")
+}
+
+// addNameFlag declares the flag of the name in the broker's certificate.
+func (o *inviteOptions) addNameFlag(f *pflag.FlagSet, otherwise string) {
+	f.StringVar(&o.name, "broker-tls-server-name", "", "name in the certificate of the broker's API server, if it is not the host in the address (default: the name "+otherwise+")")
+}
+
+// serverName returns the name in the certificate of the broker's API server; empty: the host in the address.
+func (o *inviteOptions) serverName(cfg *rest.Config) string {
+	if o.name == "" && o.url == "" {
+		return cfg.ServerName
+	}
+	return o.name
 }
 
 func (o *inviteOptions) check() error { return o.checkWith("--token-ttl", "--broker-info") }
@@ -125,15 +141,15 @@ func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, 
 	if err := rest.LoadTLSFiles(trusted); err != nil {
 		return fmt.Errorf("reading the certificate authority of the kubeconfig: %w", err)
 	}
-	file, err := broker.Invite(ctx, c, hub, broker.Invitation{URL: o.address(cfg), CA: trusted.CAData, PSK: keys.PSK, Administrator: keys.Administrator, TTL: o.ttl})
+	file, err := broker.Invite(ctx, c, hub, broker.Invitation{URL: o.address(cfg), ServerName: o.serverName(cfg), CA: trusted.CAData, PSK: keys.PSK, Administrator: keys.Administrator, TTL: o.ttl})
 	if err != nil {
 		return err
 	}
-	return o.report(g, file)
+	return o.report(ctx, g, file)
 }
 
 // report writes a join file, and reports where it is and until when it can be used.
-func (o *inviteOptions) report(g *globals, file *broker.JoinFile) error {
+func (o *inviteOptions) report(ctx context.Context, g *globals, file *broker.JoinFile) error {
 	kept, err := o.writeFile(g, file)
 	if err != nil {
 		return fmt.Errorf("%w: the broker has created what the file needs; run the same command again", err)
@@ -142,9 +158,7 @@ func (o *inviteOptions) report(g *globals, file *broker.JoinFile) error {
 	if kept != "" {
 		report.Done("renamed the existing join file to %s", kept)
 	}
-	if u, err := url.Parse(file.BrokerURL); err == nil && onlyHere(u.Hostname()) {
-		report.Warn("the broker's address %s can be reached only from its own machine: specify another address with --broker-url", file.BrokerURL)
-	}
+	o.try(ctx, g, file)
 	expires := "never expires"
 	if at, ok := file.Expires(); ok {
 		expires = "clusters can join with it until " + at.UTC().Format(time.RFC3339)
@@ -155,8 +169,31 @@ func (o *inviteOptions) report(g *globals, file *broker.JoinFile) error {
 			report.Warn("the API server limits the lifetime of tokens to %s", at.Sub(now).Round(time.Minute))
 		}
 	}
-	report.Done("wrote %s: %s", o.name(), expires)
+	report.Done("wrote %s: %s", o.fileName(), expires)
 	return nil
+}
+
+// try warns if clusters cannot join with a file: if, seen from here, the API server at its address does
+// not have a certificate that the file trusts, or does not accept the token of the file.
+func (o *inviteOptions) try(ctx context.Context, g *globals, file *broker.JoinFile) {
+	used := *file
+	used.Proxy = g.BrokerProxy(file.BrokerURL)
+	_, err := g.Connect(ctx, used.RESTConfig(false))
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	if connect.IsUnreachable(err) {
+		g.progress().Warn("the broker's address %s could not be tried from here%s: %v", file.BrokerURL, proxy.Through(err), connect.Cause(err))
+		return
+	}
+	g.progress().Warn("clusters cannot join with this file: %v", connect.NoBroker(file.BrokerURL, err))
+}
+
+// warnOfAddress warns of an address that clusters may not be able to use.
+func (o *inviteOptions) warnOfAddress(report *progress.Reporter, cfg *rest.Config) {
+	for _, w := range broker.AddressWarnings(o.address(cfg)) {
+		report.Warn("%s", w)
+	}
 }
 
 // addSources adds the file that will be replaced, and the broker's address, to the sources of
@@ -183,8 +220,8 @@ func optionalJoinFile(path string, stdin io.Reader) (*broker.JoinFile, error) {
 	return file, cli.FileError(err)
 }
 
-// name returns the name of the join file, for messages.
-func (o *inviteOptions) name() string {
+// fileName returns the name of the join file, for messages.
+func (o *inviteOptions) fileName() string {
 	if o.file == cli.StdStream {
 		return "the join file to stdout"
 	}
@@ -205,10 +242,4 @@ func (o *inviteOptions) writeFile(g *globals, file *broker.JoinFile) (kept strin
 		return "", fmt.Errorf("writing join file: %w", err)
 	}
 	return "", nil
-}
-
-// onlyHere reports whether host is an address of the local machine.
-func onlyHere(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }

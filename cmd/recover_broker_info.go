@@ -92,6 +92,7 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	keys.PSK = psk
+	o.invite.warnOfAddress(report, cfg)
 	report.Done("found its pre-shared key in the cluster of context %q; the administrator's key is %s", where, keys.AdministratorOrigin)
 	discard, err := o.invite.create()
 	if err != nil {

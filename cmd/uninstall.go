@@ -165,7 +165,7 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 			return err
 		}
 	}
-	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.Connect, Force: o.obstacles, Timeout: o.timeout}
+	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.Connect, Proxy: g.BrokerProxy, Force: o.obstacles, Timeout: o.timeout}
 	if err = u.Run(ctx, remains); errors.Is(err, cluster.ErrOutOfTime) {
 		return cli.Waited(ctx, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -79,8 +78,8 @@ func readMembership(s Snapshot) (Membership, error) {
 	if err = apart(m.Own); err != nil {
 		return m, err
 	}
-	host, _, _ := net.SplitHostPort(m.Submariner.Spec.BrokerK8sApiServer) // not an address: no route can cover it
-	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+	// A name is looked up by a part of the agent.
+	if ip, err := netip.ParseAddr(m.Submariner.Spec.BrokerHost()); err == nil && ip.Is4() {
 		m.Own.Needed = append(m.Own.Needed, netip.PrefixFrom(ip, 32))
 	}
 	m.readClusters(s)

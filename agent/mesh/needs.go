@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -34,7 +35,7 @@ type needs []need
 // neverRoute adds what the kernel says about the node's needs to the facts.
 func (s *Snapshot) neverRoute(k dataplane.Facts) {
 	for _, n := range k.Networks {
-		s.NeverRoute(n.Prefix, "the network of device "+n.Dev)
+		s.NeverRoute(n.Prefix, deviceNetwork+n.Dev)
 	}
 	for _, ip := range k.Routers {
 		s.NeverRoute(netip.PrefixFrom(ip, 32), "the router of a default route")
@@ -42,6 +43,20 @@ func (s *Snapshot) neverRoute(k dataplane.Facts) {
 	for _, ip := range k.Resolvers {
 		s.NeverRoute(netip.PrefixFrom(ip, 32), "a DNS server")
 	}
+}
+
+// deviceNetwork begins the reason of a need.
+const deviceNetwork = "the network of device "
+
+// DeviceNetworks returns the networks of the node's devices, in CIDR notation.
+func (s Snapshot) DeviceNetworks() []string {
+	var out []string
+	for _, n := range s.Facts.NeverRouted {
+		if strings.HasPrefix(n.Reason, deviceNetwork) {
+			out = append(out, n.Network)
+		}
+	}
+	return out
 }
 
 // NeverRoute adds a network that the node needs to the facts, with the reason. The cluster's

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/alarm"
+	"subctl/internal/proxy"
 	"subctl/internal/wake"
 )
 
@@ -39,17 +39,21 @@ const (
 type apiServers struct {
 	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	listed func(context.Context) ([]netip.Addr, error) // the addresses that Kubernetes lists
-	own    string                                      // host of this cluster's API server
+	own    string                                      // address of this cluster's API server
+	proxy  proxy.Settings                              // of the environment
 	log    *slog.Logger
 	nudge  func()
 	wake   wake.Signal
 
 	mu     sync.Mutex
-	broker string // host
-	asked  bool   // whether there was an attempt for broker
+	broker contact
+	asked  bool // whether there was an attempt for broker
 	seen   map[serverAddress]time.Time
 	failed alarm.Alarm
 }
+
+// contact is the host to which the gateway connects for the broker: the broker's, or a proxy's.
+type contact struct{ host, reason string }
 
 // serverAddress is an address and whose it is.
 type serverAddress struct {
@@ -60,6 +64,7 @@ type serverAddress struct {
 const (
 	ownServer    = "an API server of this cluster"
 	brokerServer = "the API server of the broker"
+	proxyServer  = "the proxy to the broker"
 )
 
 func newAPIServers(o Options) (*apiServers, error) {
@@ -69,7 +74,7 @@ func newAPIServers(o Options) (*apiServers, error) {
 	}
 	a := &apiServers{
 		lookUp: net.DefaultResolver.LookupNetIP, log: o.Log, nudge: o.Nudge, wake: wake.NewSignal(), seen: map[serverAddress]time.Time{},
-		own: hostOf(o.Config.Host),
+		own: o.Config.Host, proxy: o.Proxy,
 	}
 	a.listed = func(ctx context.Context) ([]netip.Addr, error) {
 		slice, err := c.DiscoveryV1().EndpointSlices(apiServerNamespace).Get(ctx, apiServerSlice, metav1.GetOptions{})
@@ -89,22 +94,14 @@ func newAPIServers(o Options) (*apiServers, error) {
 	return a, nil
 }
 
-// hostOf returns the host in the address of an API server: a URL, host:port or a host.
-func hostOf(server string) string {
-	if u, err := url.Parse(server); err == nil && u.Host != "" {
-		return u.Hostname()
-	}
-	if host, _, err := net.SplitHostPort(server); err == nil {
-		return host
-	}
-	return server
-}
-
 // Observe implements Observer.
 func (a *apiServers) Observe(s *mesh.Snapshot) error {
-	broker := ""
+	var broker contact
 	for _, sub := range mesh.List[*v1alpha1.Submariner](*s) {
-		broker = hostOf(sub.Spec.BrokerK8sApiServer)
+		broker = contact{sub.Spec.BrokerHost(), brokerServer}
+		if via, _ := brokerProxy(*s, sub.Spec, a.proxy, a.own); via != nil {
+			broker = contact{via.Hostname(), proxyServer} // which looks the broker's name up
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,8 +142,8 @@ func (a *apiServers) refresh(ctx context.Context, now time.Time) {
 	defer cancel()
 	sources := []func() ([]netip.Addr, error){
 		func() ([]netip.Addr, error) { return a.listed(ctx) },
-		func() ([]netip.Addr, error) { return a.addresses(ctx, a.own) },
-		func() ([]netip.Addr, error) { return a.addresses(ctx, broker) },
+		func() ([]netip.Addr, error) { return a.addresses(ctx, v1alpha1.HostOf(a.own)) },
+		func() ([]netip.Addr, error) { return a.addresses(ctx, broker.host) },
 	}
 	found, failures := make([][]netip.Addr, len(sources)), make([]error, len(sources))
 	var all sync.WaitGroup
@@ -157,7 +154,7 @@ func (a *apiServers) refresh(ctx context.Context, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := slices.Collect(maps.Keys(a.seen))
-	for i, reason := range []string{ownServer, ownServer, brokerServer} {
+	for i, reason := range []string{ownServer, ownServer, broker.reason} {
 		for _, ip := range found[i] {
 			if ip = ip.Unmap(); ip.Is4() && !ip.IsLoopback() {
 				a.seen[serverAddress{ip, reason}] = now
@@ -181,7 +178,7 @@ func (a *apiServers) addresses(ctx context.Context, host string) ([]netip.Addr, 
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
 	}
-	ips, err := a.lookUp(ctx, "ip4", host)
+	ips, err := a.lookUp(ctx, "ip", host) // also of a name that has IPv6 addresses only
 	if err != nil {
 		return nil, fmt.Errorf("looking up API server %s: %w", host, err)
 	}

@@ -22,6 +22,7 @@ import (
 	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/alarm"
+	"subctl/internal/proxy"
 	"subctl/internal/wake"
 )
 
@@ -39,9 +40,10 @@ const (
 //
 // Traffic does not need the broker, so nothing that goes wrong here stops the agent.
 type exchanger struct {
-	local *rest.Config // this cluster
-	dir   string       // with the broker's credentials
-	trust string       // with the files of cluster.TrustSecret
+	local *rest.Config   // this cluster
+	dir   string         // with the broker's credentials
+	proxy proxy.Settings // of the environment
+	trust string         // with the files of cluster.TrustSecret
 	log   *slog.Logger
 	warn  func(about client.Object, c metav1.Condition)
 	nudge func() // the loop
@@ -67,18 +69,20 @@ type target struct {
 	clusterID string
 	server    string // host:port of the broker's API server
 	ca        string // Submariner.spec.brokerK8sCA
+	name      string // in the broker's certificate
 	insecure  bool
+	proxy     proxy.Settings
 	base      string // the broker's namespace
 	from      v1alpha1.PoliciesFrom
 }
 
 func (t target) equal(o target) bool {
-	return t.clusterID == o.clusterID && t.server == o.server && t.ca == o.ca && t.insecure == o.insecure && t.base == o.base && t.from == o.from
+	return t == o
 }
 
 func newExchanger(o Options) *exchanger {
 	return &exchanger{
-		local: o.Config, dir: o.BrokerDir, trust: filepath.Join(o.Secrets, cluster.TrustSecret), log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
+		local: o.Config, dir: o.BrokerDir, proxy: o.Proxy, trust: filepath.Join(o.Secrets, cluster.TrustSecret), log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
 		make: func(c exchange.Config) syncer { return exchange.New(c) },
 	}
 }
@@ -86,7 +90,7 @@ func newExchanger(o Options) *exchanger {
 // Observe implements Observer: it adds what the exchange has read, for what the snapshot
 // specifies.
 func (x *exchanger) Observe(s *mesh.Snapshot) error {
-	t := targetOf(*s)
+	t := x.targetOf(*s)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if t != nil && x.target != nil && x.running != nil && t.equal(*x.target) {
@@ -99,7 +103,7 @@ func (x *exchanger) Observe(s *mesh.Snapshot) error {
 // Act implements Actor: it follows the election and the Submariner object, whether the
 // rest of the snapshot has mistakes or not.
 func (x *exchanger) Act(s mesh.Snapshot, _ mesh.Plan, out *mesh.Outcome) {
-	x.follow(targetOf(s))
+	x.follow(x.targetOf(s))
 	out.Exchange = x.status()
 }
 
@@ -111,16 +115,21 @@ func (x *exchanger) Idle(s mesh.Snapshot) {
 }
 
 // targetOf returns what a gateway is to exchange; nil if nothing.
-func targetOf(s mesh.Snapshot) *target {
+func (x *exchanger) targetOf(s mesh.Snapshot) *target {
 	subs := mesh.List[*v1alpha1.Submariner](s)
 	if len(subs) == 0 || !s.Standing.Speaker {
 		return nil
 	}
 	spec := subs[0].Spec
-	return &target{
+	t := &target{
 		clusterID: spec.ClusterID, from: spec.PoliciesFrom, base: spec.BrokerK8sRemoteNamespace,
 		server: spec.BrokerK8sApiServer, ca: spec.BrokerK8sCA, insecure: spec.BrokerK8sInsecure,
+		name: spec.BrokerK8sTLSServerName,
 	}
+	if via, source := brokerProxy(s, spec, x.proxy, x.local.Host); via != nil {
+		t.proxy = proxy.Settings{URL: via.String(), Always: true, Source: source}
+	}
+	return t
 }
 
 // follow makes Start work on a target from now on.
@@ -196,7 +205,7 @@ func (x *exchanger) Start(ctx context.Context) error {
 
 // run exchanges objects until ctx is done, or notes why it cannot.
 func (x *exchanger) run(ctx context.Context, t target) {
-	remote, err := broker.RESTConfig(x.dir, t.server, t.ca, t.insecure)
+	remote, err := broker.RESTConfig(x.dir, broker.Access{Server: t.server, ServerName: t.name, Insecure: t.insecure, Proxy: t.proxy}, t.ca)
 	if err == nil {
 		s := x.make(exchange.Config{
 			Kinds: exchange.KindsFrom(t.from), ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,

@@ -24,6 +24,7 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
+	"subctl/internal/proxy"
 )
 
 // Observer is a part that adds to snapshots.
@@ -93,6 +94,8 @@ type Options struct {
 	Lease     Lease  // of the election
 	Secrets   string // directory of the Secrets with the keys of cables, each in a directory of its name
 	BrokerDir string // directory of the Secret with the broker's credentials
+	// Proxy are the proxies of the environment. Only the broker is reached through them.
+	Proxy proxy.Settings
 }
 
 // constructors make the parts by name. They start nothing.

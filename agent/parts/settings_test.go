@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
@@ -23,6 +24,7 @@ import (
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
+	"subctl/internal/proxy"
 	"subctl/internal/wake"
 )
 
@@ -34,9 +36,12 @@ var settings = map[string]any{
 	"brokerK8sApiServer":          "10.99.1.2:6443",
 	"brokerK8sApiServerToken":     "another",
 	"brokerK8sCA":                 base64.StdEncoding.EncodeToString([]byte("another")),
+	"brokerK8sHTTPSProxy":         "http://proxy.example:3128",
 	"brokerK8sInsecure":           true,
+	"brokerK8sNoProxy":            []any{"0.0.0.0/0", "*"},
 	"brokerK8sRemoteNamespace":    "another",
 	"brokerK8sSecret":             "another",
+	"brokerK8sTLSServerName":      "another.example",
 	"cableDriver":                 "ipsec",
 	"cableDriverCustomConfig":     map[string]any{"configMapName": "another"},
 	"cableDriverCustomConfigPath": "another",
@@ -183,7 +188,8 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 			}
 		}
 	}
-	fmt.Fprintf(&out, "exchange: %+v\n", *targetOf(snapshot))
+	exchanger := &exchanger{local: &rest.Config{}, proxy: proxy.Settings{URL: "http://other.example:3128"}}
+	fmt.Fprintf(&out, "exchange: %+v\n", *exchanger.targetOf(snapshot))
 	return out.String()
 }
 

@@ -50,7 +50,7 @@ func newSite(t *testing.T, d *brokertest.Broker, gate *kubetest.Gate, id string,
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), cred.Token, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.crt"), cred.CA, 0o600))
-	remote, err := broker.RESTConfig(dir, gate.Address(), "", false)
+	remote, err := broker.RESTConfig(dir, broker.Access{Server: gate.Address()}, "")
 	require.NoError(t, err)
 	s := &site{t: t, id: id, ns: server.Namespace(t, id), client: server.Client(t)}
 	s.config = exchange.Config{

@@ -12,8 +12,10 @@ type request struct {
 	Options
 	file   *broker.JoinFile // with the broker's address to use
 	listed string           // the broker's address in the file
-	member *Facts
-	broker *BrokerFacts
+	// listedName is the name of the broker's certificate in the file.
+	listedName string
+	member     *Facts
+	broker     *BrokerFacts
 }
 
 // A check returns warnings for the user, and an error if the cluster cannot join. Empty
@@ -26,7 +28,7 @@ type check func(request) (warnings []string, err error)
 var (
 	firstChecks = []check{checkOptions, checkVersions, checkRights, checkBroker}
 	checks      = []check{
-		checkIdentity, checkTrust, checkInvitation, checkClusterSets, checkNetworks, checkGateways, checkNodes, checkNodeLabels, checkGlobalnet, checkDriver, checkCables, checkNAT, checkConfigMap, checkAddress, checkImage,
+		checkIdentity, checkTrust, checkInvitation, checkClusterSets, checkNetworks, checkGateways, checkNodes, checkNodeLabels, checkGlobalnet, checkDriver, checkCables, checkNAT, checkConfigMap, checkAddress, checkGatewayProxy, checkImage,
 	}
 )
 

@@ -25,6 +25,7 @@ import (
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
+	"subctl/internal/proxy"
 )
 
 // Operation carries out a Plan. Every step can be repeated, so running an interrupted join
@@ -36,6 +37,8 @@ type Operation struct {
 	// NewSets are created first.
 	NewSets NewSets
 	Report  *progress.Reporter
+	// Environment are the proxies of the environment of this machine.
+	Environment proxy.Settings
 
 	// renewed is the new public key of a cluster that was no member, or was revoked: its gateways
 	// do not use it yet. It is empty if the key has not changed.
@@ -81,6 +84,9 @@ func (j *Operation) run(ctx context.Context) error {
 	}
 	// The join file has the certificate authorities for the broker's URL.
 	creds.CA = j.File.CA
+	if creds.ProxyUser, err = j.proxyUser(ctx); err != nil {
+		return err
+	}
 	objs, err := j.Plan.Objects(cluster.Secrets(creds, j.File.PSK, key, t), key.Private.Public().String(), t.Grant)
 	if err != nil {
 		return err

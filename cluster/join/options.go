@@ -10,6 +10,7 @@ import (
 	"subctl/broker/trust"
 	"subctl/cable"
 	"subctl/dataplane"
+	"subctl/internal/proxy"
 )
 
 // Options are the options of a join. A field with its zero value is chosen automatically,
@@ -73,6 +74,13 @@ type Options struct {
 	Image               string // of all components; empty: see cluster.Image
 	BrokerURL           string // of the broker's API server, with scheme; empty: see Address
 	InsecureBroker      bool   // do not verify the certificate of the broker
+	BrokerServerName    string // in the certificate of the broker; empty: see ServerName
+	// HTTPSProxy is the URL of the proxy through which the gateways reach the broker, proxy.None, or empty: see
+	// proxy. NoProxy lists what they reach without it.
+	HTTPSProxy string
+	NoProxy    []string
+	// Environment are the proxies of the environment of this machine.
+	Environment proxy.Settings
 }
 
 // DefaultOptions returns upstream's defaults, with one difference: NAT is off, because the
@@ -97,7 +105,7 @@ func (o Options) Validate() error {
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
-	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber(), o.CheckGlobalnet())
+	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber(), o.CheckGlobalnet(), o.checkProxy())
 	errs = append(errs, submarinerv1.CheckLabels(o.source("cluster-labels"), o.Labels))
 	return errors.Join(errs...)
 }

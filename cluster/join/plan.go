@@ -85,8 +85,8 @@ type Plan struct {
 func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan, error) {
 	o = o.With(f.Submariner)
 	used := *file
-	used.BrokerURL = o.Address(file, f.Submariner)
-	r := request{Options: o, file: &used, listed: file.BrokerURL, member: f, broker: b}
+	used.BrokerURL, used.TLSServerName = o.Address(file, f.Submariner), o.ServerName(file, f.Submariner)
+	r := request{Options: o, file: &used, listed: file.BrokerURL, listedName: file.TLSServerName, member: f, broker: b}
 	warnings, err := r.check()
 	if err != nil {
 		return nil, err
@@ -195,6 +195,9 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	if withoutScheme(r.file.BrokerURL) != withoutScheme(r.listed) {
 		sub.Annotations[insteadOfAnnotation] = withoutScheme(r.listed)
 	}
+	if r.file.TLSServerName != r.listedName {
+		sub.Annotations[insteadOfNameAnnotation] = r.listedName
+	}
 	return sub
 }
 
@@ -203,6 +206,8 @@ func (r request) brokerFields(spec *v1alpha1.SubmarinerSpec) {
 	spec.BrokerK8sApiServer = withoutScheme(r.file.BrokerURL)
 	spec.BrokerK8sCA = base64.StdEncoding.EncodeToString(r.file.CA)
 	spec.BrokerK8sInsecure = r.InsecureBroker
+	spec.BrokerK8sTLSServerName = r.file.TLSServerName
+	r.proxyFields(spec)
 	spec.BrokerK8sSecret = cmp.Or(spec.BrokerK8sSecret, cluster.BrokerSecret)
 	spec.BrokerK8sRemoteNamespace = r.file.BaseNamespace()
 	spec.HaltOnCertificateError = true

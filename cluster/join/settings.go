@@ -54,6 +54,8 @@ var settings = []setting{
 		o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
 	}},
 	{"multi-active-gateway", "multiActiveGatewayEnabled", func(o *Options, s *v1alpha1.Submariner) { o.MultiActiveGateway = s.Spec.MultiActiveGatewayEnabled }},
+	{"https-proxy", "brokerK8sHTTPSProxy", func(o *Options, s *v1alpha1.Submariner) { o.HTTPSProxy = s.Spec.BrokerK8sHTTPSProxy }},
+	{"no-proxy", "brokerK8sNoProxy", func(o *Options, s *v1alpha1.Submariner) { o.NoProxy = s.Spec.BrokerK8sNoProxy }},
 	{"check-broker-certificate", "brokerK8sInsecure", func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure }},
 }
 

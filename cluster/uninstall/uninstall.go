@@ -21,6 +21,7 @@ import (
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
+	"subctl/internal/proxy"
 )
 
 // Operation removes a cluster from its clustersets, and deletes everything that join
@@ -32,6 +33,8 @@ type Operation struct {
 	Report  *progress.Reporter
 	// Connect returns a client for the broker.
 	Connect func(context.Context, *rest.Config) (client.Client, error)
+	// Proxy returns how this machine reaches an address of a broker; nil: directly.
+	Proxy func(address string) proxy.Settings
 	// Force lists the obstacles in spite of which Run continues.
 	Force []Obstacle
 	// Timeout limits the wait for the nodes, and then the wait for the namespace.
@@ -129,8 +132,11 @@ func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (clie
 		return nil, err
 	}
 	file := &broker.JoinFile{
-		BrokerURL: "https://" + sub.Spec.BrokerK8sApiServer,
-		CA:        broker.JoinCAs(creds.Data[corev1.ServiceAccountRootCAKey], more), Token: creds.Data[corev1.ServiceAccountTokenKey],
+		BrokerURL: "https://" + sub.Spec.BrokerK8sApiServer, TLSServerName: sub.Spec.BrokerK8sTLSServerName,
+		CA: broker.JoinCAs(creds.Data[corev1.ServiceAccountRootCAKey], more), Token: creds.Data[corev1.ServiceAccountTokenKey],
+	}
+	if u.Proxy != nil {
+		file.Proxy = u.Proxy(file.BrokerURL)
 	}
 	return u.Connect(ctx, file.RESTConfig(sub.Spec.BrokerK8sInsecure))
 }

@@ -440,3 +440,20 @@ func TestUninstallKeepsServiceExports(t *testing.T) {
 	require.True(t, exists(t, j.c, def))
 	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except "+kept+"\n")
 }
+
+// What tools put into every namespace does not keep the namespace of the agents: it belongs to nobody
+// there, and the tool would put it there again.
+func TestUninstallDeletesReplicasWithTheNamespace(t *testing.T) {
+	in := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace}
+	}
+	copied := in("company-ca")
+	copied.Annotations = map[string]string{"reflector.v1.k8s.emberstack.com/reflects": "ops/company-ca"}
+	j := newJoined(t,
+		&corev1.Secret{ObjectMeta: in("regcred"), Type: corev1.SecretTypeDockerConfigJson},
+		&corev1.Secret{ObjectMeta: copied},
+		&corev1.ConfigMap{ObjectMeta: in("istio-ca-root-cert")})
+	require.NoError(t, j.uninstall(t), j.said.String())
+	require.True(t, j.remains(t).Empty())
+	require.False(t, exists(t, j.c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}))
+}

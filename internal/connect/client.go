@@ -19,10 +19,12 @@ import (
 	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/broker"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/look"
 	"subctl/internal/progress"
+	"subctl/internal/proxy"
 )
 
 // firstContact is the time limit for the first answer of an API server, unless
@@ -71,6 +73,7 @@ func (k *Kubeconfig) Reading(list func(context.Context, client.Client) ([]string
 // the connection or the credentials are found at once.
 func dial(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 	cfg = rest.CopyConfig(cfg)
+	nameProxy(cfg)
 	cfg.QPS = -1 // no limit: a command makes few requests at a time, and a broker may have 1,000 clustersets
 	first := rest.CopyConfig(cfg)
 	first.Timeout = cmp.Or(cfg.Timeout, firstContact)
@@ -88,6 +91,18 @@ func dial(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 	return client.New(cfg, client.Options{Scheme: scheme})
 }
 
+// nameProxy makes errors of requests name the proxy, unless the configuration is of a broker, whose errors do.
+func nameProxy(cfg *rest.Config) {
+	switch {
+	case cfg.Transport != nil:
+	case cfg.Proxy != nil:
+		cfg.Wrap(proxy.Naming(cfg.Proxy, "--proxy-url or the kubeconfig"))
+	default:
+		via := proxy.FromEnvironment() // as client-go does
+		cfg.Wrap(proxy.Naming(via.Chooser(), via.Source))
+	}
+}
+
 // NoAnswer returns a one-line error about an API server that cannot be used, with a remedy.
 func NoAnswer(cfg *rest.Config, name string, err error) error {
 	where := cfg.Host
@@ -103,8 +118,14 @@ func NoAnswer(cfg *rest.Config, name string, err error) error {
 		return fmt.Errorf("the API server at %s does not accept the credentials of the kubeconfig: log in again, or choose another user or context", where)
 	case errors.As(err, &refused):
 		return fmt.Errorf("asking the API server at %s: %w", where, err)
-	case errors.As(err, &request):
-		err = request.Err // without the URL, which the message has already
+	}
+	through := proxy.Through(err)
+	if errors.As(err, &request) {
+		err = proxy.WithoutName(request.Err) // without the URL, which the message has already
+	}
+	if through != "" {
+		return fmt.Errorf("reaching the API server at %s%s: %w: does the proxy work, and is the cluster up? "+
+			"NO_PROXY lists what is reached without it", where, through, err)
 	}
 	return fmt.Errorf("reaching the API server at %s: %w: is the cluster up, and the context right?", where, err)
 }
@@ -127,7 +148,7 @@ func (k *Kubeconfig) MemberSide(ctx context.Context) (cluster.Side, error) {
 func (k *Kubeconfig) BrokerSide(ctx context.Context, cfg *rest.Config) (cluster.Side, error) {
 	side, err := k.side(ctx, cfg)
 	if err != nil {
-		return side, noBroker(cfg.Host, err)
+		return side, NoBroker(cfg.Host, err)
 	}
 	return side, nil
 }
@@ -155,8 +176,9 @@ func (k *Kubeconfig) side(ctx context.Context, cfg *rest.Config) (cluster.Side, 
 	return cluster.Side{Client: c, URL: cfg.Host, Version: v.GitVersion, Clock: clock.Now}, nil
 }
 
-// noBroker returns a one-line error about a broker that cannot be used, with a remedy.
-func noBroker(host string, err error) error {
+// NoBroker returns a one-line error about a broker that cannot be used, with a remedy.
+func NoBroker(host string, err error) error {
+	through := proxy.Through(err)
 	var (
 		request *url.Error
 		cert    *tls.CertificateVerificationError
@@ -167,18 +189,49 @@ func noBroker(host string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
-		return fmt.Errorf("the certificate of the broker at %s cannot be trusted: %w: check the address, or create a new join file there. "+
-			"With --check-broker-certificate=false, any server at that address receives this cluster's credentials for the broker", host, innermost(err))
+	case errors.As(err, &name):
+		return fmt.Errorf("the certificate of the broker at %s%s is for another name: %w: check the address; "+
+			"if it is right, specify the name in the certificate with --broker-tls-server-name", host, through, innermost(err))
+	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &invalid):
+		remedy := "check the address, or create a new join file there"
+		if through != "" {
+			remedy = "if the proxy replaces certificates, list the broker in NO_PROXY; otherwise " + remedy
+		}
+		return fmt.Errorf("the certificate of the broker at %s%s cannot be trusted: %w: %s", host, through, innermost(err), remedy)
+	case apierrors.IsUnauthorized(err) && broker.HasPath(host):
+		return fmt.Errorf("the broker at %s does not accept its credentials: an address with a path is usually a proxy with users of its own, "+
+			"as in Rancher, which does not accept the tokens of service accounts: "+
+			"specify the address of the API server itself with --broker-url, here or when the join file is written", host)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the broker at %s does not accept its credentials: the join file belongs to another broker or was revoked; "+
 			"ask the administrator of the broker for a new one: subctl invite writes one for one cluster, subctl deploy-broker and subctl recover-broker-info write general ones", host)
+	case errors.As(err, &request) && through != "":
+		return fmt.Errorf("reaching the broker at %s%s: %w: does the proxy work, and does it permit this address? "+
+			"NO_PROXY lists what is reached without it; --broker-url specifies another address", host, through, proxy.WithoutName(request.Err))
 	case errors.As(err, &request):
 		return fmt.Errorf("reaching the broker at %s: %w: is it up, and can it be reached from here and from the gateways? "+
-			"Specify another address with --broker-url", host, request.Err)
+			"Specify another address with --broker-url, or a proxy with HTTPS_PROXY or --proxy-url", host, request.Err)
 	default:
 		return fmt.Errorf("asking the broker at %s: %w", host, err)
 	}
+}
+
+// IsUnreachable reports whether a request failed before the server's certificate was known.
+func IsUnreachable(err error) bool {
+	var (
+		request *url.Error
+		cert    *tls.CertificateVerificationError
+	)
+	return errors.As(err, &request) && !errors.As(err, &cert)
+}
+
+// Cause returns the error of a request without its URL and its proxy.
+func Cause(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	return proxy.WithoutName(err)
 }
 
 // innermost returns the error at the end of err's chain.

@@ -15,6 +15,7 @@ import (
 
 	"subctl/internal/cli"
 	"subctl/internal/progress"
+	"subctl/internal/proxy"
 )
 
 // errNoKubeconfig returns the error that there is no kubeconfig. It names the files of $KUBECONFIG if
@@ -110,6 +111,26 @@ func (k *Kubeconfig) RestConfigFor(context string) (*rest.Config, error) {
 	}
 	cfg.WarningHandler = apiWarnings{progress.New(k.messages)}
 	return cfg, nil
+}
+
+// BrokerProxy returns how this machine reaches a broker at an address, https://host:port: through the
+// proxy of --proxy-url, or else of the kubeconfig if it has a cluster with this address, or else of
+// the environment.
+func (k *Kubeconfig) BrokerProxy(address string) proxy.Settings {
+	if *k.Flags.ProxyURL != "" {
+		return proxy.Settings{URL: *k.Flags.ProxyURL, Always: true, Source: "--proxy-url"}
+	}
+	raw, err := k.Raw()
+	if err != nil { // the command has reported it
+		return proxy.FromEnvironment()
+	}
+	for _, name := range slices.Sorted(maps.Keys(raw.Clusters)) {
+		c := raw.Clusters[name]
+		if c.ProxyURL != "" && strings.TrimRight(c.Server, "/") == strings.TrimRight(address, "/") {
+			return proxy.Settings{URL: c.ProxyURL, Always: true, Source: "proxy-url of the kubeconfig"}
+		}
+	}
+	return proxy.FromEnvironment()
 }
 
 // checked returns the merged kubeconfig files, if a context of them is usable; "" is the current context.

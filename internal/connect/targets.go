@@ -3,8 +3,11 @@ package connect
 import (
 	"cmp"
 	"context"
+	"net/http"
+	"net/url"
 	"slices"
 
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/internal/look"
@@ -49,17 +52,18 @@ func (k *Kubeconfig) AllTargets() ([]*look.Target, error) {
 		return []*look.Target{t}, err
 	}
 	var out []*look.Target
-	at := map[string]int{}
+	at := map[server]int{}
 	for _, name := range names {
-		t, host, err := k.target(name)
+		t, cfg, err := k.target(name)
 		if err != nil { // one broken context must not hide the other clusters
 			out = append(out, &look.Target{Context: name, Cluster: name, Err: err})
 			continue
 		}
-		i, again := at[host]
+		key := serverOf(cfg)
+		i, again := at[key]
 		switch {
 		case !again:
-			at[host] = len(out)
+			at[key] = len(out)
 			out = append(out, t)
 		case name == raw.CurrentContext:
 			out[i] = t
@@ -68,15 +72,30 @@ func (k *Kubeconfig) AllTargets() ([]*look.Target, error) {
 	return out, nil
 }
 
-// target returns the cluster of a context, and its API server; "" is the current context.
-func (k *Kubeconfig) target(name string) (t *look.Target, host string, err error) {
-	cfg, err := k.RestConfigFor(name)
-	if err != nil {
-		return nil, "", err
+// server tells API servers apart. Behind a tunnel or a proxy, several may have the same address.
+type server struct{ host, name, proxy string }
+
+func serverOf(cfg *rest.Config) server {
+	s := server{host: cfg.Host, name: cfg.ServerName}
+	if cfg.Proxy == nil {
+		return s
+	}
+	if u, err := url.Parse(cfg.Host); err == nil {
+		if via, err := cfg.Proxy(&http.Request{URL: u}); err == nil && via != nil {
+			s.proxy = via.Host
+		}
+	}
+	return s
+}
+
+// target returns the cluster of a context, and its configuration; "" is the current context.
+func (k *Kubeconfig) target(name string) (t *look.Target, cfg *rest.Config, err error) {
+	if cfg, err = k.RestConfigFor(name); err != nil {
+		return nil, nil, err
 	}
 	raw, err := k.Raw()
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	t = &look.Target{Context: name, Clock: &look.Clock{Local: k.Now}}
 	if c := raw.Contexts[cmp.Or(name, raw.CurrentContext)]; c != nil {
@@ -91,5 +110,5 @@ func (k *Kubeconfig) target(name string) (t *look.Target, host string, err error
 		}
 		return c, nil
 	}
-	return t, cfg.Host, nil
+	return t, cfg, nil
 }

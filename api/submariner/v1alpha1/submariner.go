@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 
@@ -83,6 +84,24 @@ type SubmarinerSpec struct {
 	// BrokerK8sSecret names the Secret with this cluster's token for the broker.
 	// +optional
 	BrokerK8sSecret string `json:"brokerK8sSecret,omitempty"`
+	// BrokerK8sTLSServerName is the name in the certificate of the broker's API server; empty: the
+	// host in BrokerK8sApiServer.
+	// +optional
+	BrokerK8sTLSServerName string `json:"brokerK8sTLSServerName,omitempty"`
+	// BrokerK8sHTTPSProxy is the proxy through which the gateways reach the broker, such as
+	// http://proxy.example:3128, without user and password: these are in the Secret BrokerK8sSecret, as
+	// USER:PASSWORD with the key https-proxy-user. "none": the gateways use no proxy. Empty: they use what the
+	// environment of their pods specifies, usually none. Nothing else is reached through it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'none'] || self.matches('^(http|https|socks5|socks5h)://[^@/?#]+$')",message="use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT without user and password, or none"
+	BrokerK8sHTTPSProxy string `json:"brokerK8sHTTPSProxy,omitempty"`
+	// BrokerK8sNoProxy lists names, addresses and networks that are reached without that proxy, as in the environment
+	// variable NO_PROXY. The cluster's own networks, nodes and API servers always are.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
+	BrokerK8sNoProxy []string `json:"brokerK8sNoProxy,omitempty"`
 	// BrokerK8sRemoteNamespace is the broker's namespace of the clusterset "default".
 	BrokerK8sRemoteNamespace string `json:"brokerK8sRemoteNamespace"`
 
@@ -270,6 +289,22 @@ type SubmarinerStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// BrokerHost returns the host in BrokerK8sApiServer: a name or an address.
+func (s SubmarinerSpec) BrokerHost() string { return HostOf(s.BrokerK8sApiServer) }
+
+// HostOf returns the host in the address of an API server: a URL, or a host, with or without a port and a
+// path.
+func HostOf(server string) string {
+	if !strings.Contains(server, "://") {
+		server = "https://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // ClusterLabels returns the labels that the user gave to the cluster, by name.
