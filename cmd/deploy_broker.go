@@ -53,7 +53,7 @@ const deployBrokerExample = `  # deploy a broker on the cluster of context "hub"
   subctl deploy-broker --context hub --broker-url https://hub.example.com:6443
 
   # a load balancer with a certificate for another name
-  subctl deploy-broker --context hub --broker-url https://192.0.2.7:6443 --broker-tls-server-name hub.example.com
+  subctl deploy-broker --context hub --broker-url https://lb.example.com:6443 --broker-tls-server-name hub.example.com
 
   # clusters that use the same pod and Service networks can join; also on a broker with members
   subctl deploy-broker --context hub --globalnet

@@ -56,6 +56,8 @@ func (o Options) gatewayProxy(address string) (https string, except []string, wa
 	switch {
 	case o.HTTPSProxy == proxy.None:
 		return proxy.None, nil, ""
+	case o.isStored("https-proxy") && o.HTTPSProxy != "":
+		return o.HTTPSProxy, o.NoProxy, ""
 	case o.HTTPSProxy != "":
 		u, err := proxy.Parse(o.HTTPSProxy)
 		if err != nil { // checkProxy has refused it
@@ -113,7 +115,7 @@ const insteadOfNameAnnotation = "submariner.io/broker-tls-server-name-instead-of
 
 // ServerName returns the name in the certificate of the broker's API server: the name that the user
 // specifies or, if the join file has the same name as at the last join, has specified then; and otherwise
-// the name in the join file. It is empty if it is the host in the address.
+// the name in the join file, or, if that has none, the stored name of the same address. It is empty if it is the host in the address.
 func (o Options) ServerName(file *broker.JoinFile, joined *v1alpha1.Submariner) string {
 	if o.BrokerServerName != "" {
 		return o.BrokerServerName
@@ -121,6 +123,9 @@ func (o Options) ServerName(file *broker.JoinFile, joined *v1alpha1.Submariner) 
 	if joined != nil && !o.Reset {
 		if instead, ok := joined.Annotations[insteadOfNameAnnotation]; ok && instead == file.TLSServerName {
 			return joined.Spec.BrokerK8sTLSServerName
+		}
+		if file.TLSServerName == "" && joined.Spec.BrokerK8sApiServer == withoutScheme(o.Address(file, joined)) {
+			return joined.Spec.BrokerK8sTLSServerName // of a file that had one, or of a person
 		}
 	}
 	return file.TLSServerName
