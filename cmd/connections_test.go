@@ -32,17 +32,6 @@ import (
 	"subctl/internal/proxy/proxytest"
 )
 
-// TestMain keeps the tests from connecting to addresses of examples, such as hub.example.com: commands
-// that write a join file try its address. Loopback addresses are reached without a proxy.
-func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": ""} {
-		if err := os.Setenv(name, value); err != nil {
-			panic(err)
-		}
-	}
-	os.Exit(m.Run())
-}
-
 // nameInCertificate is in the certificates of the tests' API servers.
 const nameInCertificate = "kubernetes"
 
