@@ -28,12 +28,13 @@ var may = map[string]string{
 	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog sdewan sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view sdewan/webhook",
 	"agent":                   "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube internal/proxy internal/wake internal/words policy",
 	"agent/parts":             "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery cluster cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy internal/wake",
-	"agent/mesh":              "api cable cable/drivers cable/keys cable/natdiscovery dataplane globalnet internal/version internal/words policy",
+	"agent/mesh":              "api cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane globalnet internal/version internal/words policy",
 	"agent/discovery":         "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
-	"cluster":                 "api api/crds broker broker/exchange broker/trust cable/keys dataplane internal/kube internal/version",
+	"cluster":                 "api api/crds broker broker/exchange broker/trust cable/keys cluster/gatewaynodes dataplane internal/kube internal/version",
 	"cluster/clustertest":     "api cluster internal/kube",
 	"cluster/workload":        "cluster internal/kube",
-	"cluster/join":            "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster cluster/networks cluster/workload dataplane globalnet internal/kube internal/look internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog",
+	"cluster/join":            "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube internal/look internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog",
+	"cluster/gatewaynodes":    "api broker/trust internal/words",
 	"cluster/networks":        "api cable internal/kube internal/words",
 	"cluster/rotate":          "api cable/keys cluster internal/kube internal/progress internal/wake",
 	"cluster/uninstall":       "api api/crds broker broker/exchange cluster cluster/workload internal/kube internal/progress internal/proxy internal/wake internal/words",
@@ -124,7 +125,7 @@ var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/
 // pure are the parts whose functions depend on their arguments alone, and impure is what
 // they may not use.
 var (
-	pure   = []string{"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/ipsec", "cable/keys", "cable/natdiscovery", "cable/vxlan", "cable/wireguard", "dataplane", "globalnet", "policy", "policy/catalog", "sdewan", "sdewan/rest", "sdewan/cnf"}
+	pure   = []string{"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/ipsec", "cable/keys", "cable/natdiscovery", "cable/vxlan", "cable/wireguard", "cluster/gatewaynodes", "dataplane", "globalnet", "policy", "policy/catalog", "sdewan", "sdewan/rest", "sdewan/cnf"}
 	impure = []string{
 		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",
 		"net.Dial", "net.Listen", "time.After", "time.NewTicker", "time.NewTimer", "time.Now", "time.Since", "time.Sleep", "time.Tick",

@@ -5,19 +5,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
 
 // wholeCluster returns what the cache of an agent without a node holds of a kind: all objects of the cluster, slimmed
 // if they are not ours.
-func wholeCluster(kind client.Object, ours cache.ByObject) cache.ByObject {
-	if _, is := kind.(*v1alpha1.Submariner); is {
-		return ours
-	}
-	return cache.ByObject{Transform: func(obj any) (any, error) {
+func wholeCluster(r mesh.Role, kind client.Object, ours cache.ByObject) cache.ByObject {
+	out := cache.ByObject{Transform: func(obj any) (any, error) {
 		if o, ok := obj.(client.Object); ok {
-			return slimOther(mesh.Slim(o))
+			return slimOther(r.Slim(o))
 		}
 		return obj, nil
 	}}
+	switch kind.(type) {
+	case *v1alpha1.Submariner:
+		return ours
+	case *submarinerv1.Gateway:
+		out.Namespaces = ours.Namespaces
+	}
+	return out
 }

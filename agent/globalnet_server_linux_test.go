@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,10 +39,16 @@ func globalnetServer(t testing.TB) (admin client.Client, config *rest.Config) {
 
 func globalnetServerOf(t testing.TB, network string) (admin client.Client, config *rest.Config) {
 	t.Helper()
-	server := kubetest.Start(t)
-	admin = server.Client(t)
 	sub := clustertest.Submariner()
 	sub.Spec.GlobalCIDR = network
+	return agentServer(t, sub, cluster.GlobalnetName)
+}
+
+// agentServer returns an API server with what join installs in a cluster that is joined as sub describes, and the rights of one of its agents.
+func agentServer(t testing.TB, sub *v1alpha1.Submariner, account string) (admin client.Client, config *rest.Config) {
+	t.Helper()
+	server := kubetest.Start(t)
+	admin = server.Client(t)
 	for _, o := range clustertest.Render(t, sub) {
 		require.NoError(t, kube.Apply(t.Context(), admin, kube.FieldOwner, o))
 		if def, is := o.(*apiextensionsv1.CustomResourceDefinition); is {
@@ -60,7 +67,7 @@ func globalnetServerOf(t testing.TB, network string) (admin client.Client, confi
 		}
 	}
 	config = rest.CopyConfig(server.Config())
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + cluster.Namespace + ":" + cluster.GlobalnetName, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + cluster.Namespace + ":" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	return admin, config
 }
 
@@ -79,16 +86,23 @@ func globalnetOptions(config *rest.Config, log *slog.Logger) Options {
 
 // runGlobalnetAgent runs a globalnet agent until the test ends. Its metrics are in a registry of its own, as a process has one agent otherwise.
 func runGlobalnetAgent(t *testing.T, config *rest.Config) {
+	runAgent(t, globalnetOptions(config, slog.New(slog.NewTextHandler(t.Output(), nil))))
+}
+
+// runAgent runs an agent until the test ends, or the function that it returns is called.
+func runAgent(t *testing.T, o Options) (stop func()) {
 	registry := metrics.Registry
 	metrics.Registry = prometheus.NewRegistry()
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, globalnetOptions(config, slog.New(slog.NewTextHandler(t.Output(), nil)))) }()
-	t.Cleanup(func() {
-		stop()
+	go func() { ended <- Run(ctx, o) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		require.NoError(t, <-ended)
 		metrics.Registry = registry
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // On a real API server, with the rights of its account: an exported Service gets an address, a changed number of

@@ -94,7 +94,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			return i.source.WatchWithContext(ctx, opts)
 		},
-	}, i.kind, store{i}, toolscache.ReflectorOptions{Name: "globalnet"})
+	}, i.kind, store{i}, toolscache.ReflectorOptions{Name: "agent"})
 	r.WatchListPageSize = listedAtOnce
 	r.RunWithContext(ctx)
 }

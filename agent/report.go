@@ -44,6 +44,7 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		err = errors.Join(err, a.each(due, func(o mesh.Object) error { return a.recent.write(doing, o, write) }))
 		return due
 	}
+	once("labelling", r.Label, func(o mesh.Object) error { return a.label(ctx, o) })
 	r.UpdateStatus = once("updating the status of", r.UpdateStatus, func(o mesh.Object) error { return a.Client.Status().Update(ctx, o) })
 	err = errors.Join(err, a.each(r.Update, func(o mesh.Object) error {
 		if err := a.Client.Update(ctx, o); err != nil {
@@ -119,32 +120,53 @@ func writeOf(doing string, o mesh.Object) string {
 	return fmt.Sprint(doing, " ", kube.KindOf(o), " ", client.ObjectKeyFromObject(o), " ", o.GetUID())
 }
 
-// stateOf returns what tells whether a write repeats the last one: the version that it replaces, or the annotations of an object that has nothing else.
+// stateOf returns what tells whether a write repeats the last one: the version that it replaces, or the labels and annotations of an object that has nothing else.
 func stateOf(o mesh.Object) string {
 	if version := o.GetResourceVersion(); version != "" {
 		return version
 	}
-	return fmt.Sprint(o.GetAnnotations())
+	return fmt.Sprint(o.GetLabels(), o.GetAnnotations())
 }
 
 // annotate sets the annotations of an object, and removes those that are empty. It patches the status subresource: the API server accepts annotations
 // there, and keeps the spec. So the agent needs no right to change the object itself.
 func (a *agent) annotate(ctx context.Context, o mesh.Object) error {
-	values := map[string]any{}
-	for key, value := range o.GetAnnotations() {
-		if values[key] = value; value == "" {
-			values[key] = nil
-		}
-	}
-	meta := map[string]any{"annotations": values}
-	if o.GetUID() != "" {
-		meta["uid"] = o.GetUID() // another object with the name is a conflict
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": meta})
+	patch, err := metadataPatch(o)
 	if err != nil {
 		return err
 	}
-	return a.Client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.fieldOwner()))
+	return a.Client.Status().Patch(ctx, o, patch, client.FieldOwner(a.fieldOwner()))
+}
+
+// label sets the labels and annotations of an object, and removes those that are empty.
+func (a *agent) label(ctx context.Context, o mesh.Object) error {
+	patch, err := metadataPatch(o)
+	if err != nil {
+		return err
+	}
+	return a.Client.Patch(ctx, o, patch, client.FieldOwner(a.fieldOwner()))
+}
+
+// metadataPatch returns the patch that sets the labels and annotations of o, and removes those that are empty. For another object with the
+// name it is a conflict if o has a UID.
+func metadataPatch(o mesh.Object) (client.Patch, error) {
+	metadata := map[string]any{}
+	for field, of := range map[string]map[string]string{"labels": o.GetLabels(), "annotations": o.GetAnnotations()} {
+		values := map[string]any{}
+		for key, value := range of {
+			if values[key] = value; value == "" {
+				values[key] = nil
+			}
+		}
+		if len(values) > 0 {
+			metadata[field] = values
+		}
+	}
+	if o.GetUID() != "" {
+		metadata["uid"] = o.GetUID()
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	return client.RawPatch(types.MergePatchType, patch), err
 }
 
 // each writes objects, as many at a time as the agent may.

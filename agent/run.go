@@ -172,7 +172,7 @@ func cacheOptions(o Options, l *lists) cache.Options {
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range slices.Concat(o.Role.Watches, o.Role.GlobalWatches) {
 		if l != nil {
-			byObject[kind] = wholeCluster(kind, ours)
+			byObject[kind] = wholeCluster(o.Role, kind, ours)
 			continue
 		}
 		byObject[kind] = ours

@@ -27,6 +27,8 @@ const (
 	RouteAgentName = "submariner-routeagent"
 	// GlobalnetName is the corresponding name for the Deployment that allocates global addresses.
 	GlobalnetName = "submariner-globalnet"
+	// GatewayNodesName is the corresponding name for the Deployment that replaces gateway nodes.
+	GatewayNodesName = "submariner-gateway-nodes"
 
 	// BrokerSecret is the Secret with the token and ca.crt for the broker.
 	BrokerSecret = "submariner-broker-secret"
@@ -50,9 +52,8 @@ const (
 	// ManagedBy is the value of ManagedByLabel and LabelledByAnnotation.
 	ManagedBy = submarinerv1.ManagedBy
 
-	// LabelledByAnnotation is on the nodes that join labelled as gateways. If its value is
-	// ManagedBy, uninstall removes the gateway label.
-	LabelledByAnnotation = "submariner.io/labelled-by"
+	// LabelledByAnnotation is on the nodes that subctl labelled as gateways.
+	LabelledByAnnotation = submarinerv1.LabelledByAnnotation
 )
 
 // Components of Submariner.spec.imageOverrides.
@@ -60,6 +61,8 @@ const (
 	gatewayComponent    = GatewayName
 	routeAgentComponent = RouteAgentName
 	globalnetComponent  = GlobalnetName
+
+	gatewayNodesComponent = GatewayNodesName
 )
 
 // ours returns the labels of an object of the component app; app may be empty.

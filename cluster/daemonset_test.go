@@ -24,6 +24,7 @@ func TestSettingsRestartNoPod(t *testing.T) {
 		"ClusterLabels":           map[string]string{name: name},
 		"ConnectionHealthCheck":   &v1alpha1.HealthCheckSpec{Enabled: true, IntervalSeconds: 7, MaxPacketLossCount: 9},
 		"CoreDNSCustomConfig":     &v1alpha1.ConfigMapRef{ConfigMapName: name},
+		"Gateways":                new(int32(2)),
 		"ImageOverrides":          map[string]string{cluster.GatewayName: name},
 		"NodeSelector":            map[string]string{name: name},
 		"Tolerations":             []corev1.Toleration{{Key: name}},

@@ -13,7 +13,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcscrd "sigs.k8s.io/mcs-api/config/crd"
 	"sigs.k8s.io/yaml"
@@ -37,7 +36,7 @@ func Everything() ([]client.Object, error) { return Platform{}.Everything() }
 
 // Everything returns all objects that a cluster on p may hold.
 func (p Platform) Everything() ([]client.Object, error) {
-	return p.Render(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/8"}})
+	return p.Render(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/8", Gateways: new(int32(1))}})
 }
 
 // ServiceExports returns the CRD of the Multi-Cluster Services API. A cluster may have it from others, who keep it.
@@ -94,63 +93,18 @@ func globalnetClusterRules() []rbacv1.PolicyRule {
 // network of its node nor any capability. Its pod may run on any node, whatever its taints: without it the traffic
 // continues, but nobody gets a new address.
 func globalnetAgent(sub *v1alpha1.Submariner) *appsv1.Deployment {
-	const metrics, probes = dataplane.GlobalnetMetricsPort, dataplane.GlobalnetProbePort
-	probe := func(path string, period, failures int32) *corev1.Probe {
-		return &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(probes)}},
-			PeriodSeconds: period, FailureThreshold: failures, TimeoutSeconds: 3,
-		}
-	}
-	component := globalnetComponent
-	if sub.Spec.ImageOverrides[component] == "" {
-		component = gatewayComponent // one image has all agents
-	}
-	c := corev1.Container{
-		Name: GlobalnetName, Image: Image(sub, component), ImagePullPolicy: corev1.PullIfNotPresent,
-		Command: []string{"subctl"},
-		Args:    []string{"agent", "globalnet", "--node", "$(NODE_NAME)", "--probe-address", ":" + strconv.Itoa(probes)},
-		Env:     []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName")},
-		Ports:   []corev1.ContainerPort{{Name: "metrics", ContainerPort: metrics, Protocol: corev1.ProtocolTCP}},
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}},
-		LivenessProbe: probe("/healthz", 10, 6),
-		SecurityContext: &corev1.SecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
-	}
-	limitMemory(&c, GlobalnetMemory)
+	d := clusterAgent(sub, GlobalnetName, globalnetComponent, "globalnet", dataplane.GlobalnetMetricsPort, dataplane.GlobalnetProbePort, GlobalnetMemory)
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType} // one agent at a time
+	c := &d.Spec.Template.Spec.Containers[0]
+	c.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("64Mi")
 	c.Env = append(c.Env, corev1.EnvVar{Name: "GOGC", Value: strconv.Itoa(GlobalnetGC)})
-	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: GlobalnetName, Namespace: Namespace, Labels: ours(GlobalnetName)},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(1)),
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": GlobalnetName}},
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, // one agent at a time
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: ours(GlobalnetName)},
-				Spec: corev1.PodSpec{
-					ServiceAccountName: GlobalnetName, AutomountServiceAccountToken: new(true), EnableServiceLinks: new(false),
-					PriorityClassName: clusterCritical, TerminationGracePeriodSeconds: new(int64(graceSeconds)),
-					SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-					Containers:      []corev1.Container{c},
-				},
-			},
-		},
-	}
-	PlaceDeployment(&d.Spec.Template)
 	return d
 }
 
 // annotationPolicy returns the policy of the globalnet agent, which annotates pods and Services by writing their statuses: it may change nothing
 // but that annotation. The API server itself keeps it from changing a spec, or the owners of a pod, in this way.
 func annotationPolicy() []client.Object {
-	const is, was = "object.metadata.?annotations.orValue({})", "oldObject.metadata.?annotations.orValue({})"
-	others := func(in, as string) string {
-		return fmt.Sprintf("%[1]s.all(k, k == '%[3]s' || %[1]s[?k] == %[2]s[?k])", in, as, submarinerv1.GlobalIPAnnotation)
-	}
-	all := []string{others(is, was), others(was, is)}
+	all := []string{sameEntries("metadata.?annotations", submarinerv1.GlobalIPAnnotation)}
 	for _, field := range []string{"metadata.?labels", "metadata.?finalizers", "metadata.?ownerReferences", "?status"} {
 		all = append(all, fmt.Sprintf("object.%[1]s == oldObject.%[1]s", field))
 	}

@@ -5,10 +5,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cluster/gatewaynodes"
 )
 
 // GatewayNode returns a node with the label and the annotation that make it a gateway.
-// Join adds them, and uninstall removes them.
+// Join and the agent that replaces gateway nodes add them, and uninstall removes them.
 func GatewayNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:        name,
@@ -18,14 +19,7 @@ func GatewayNode(name string) *corev1.Node {
 }
 
 // IsGateway reports whether a node is labelled as a gateway.
-func IsGateway(n corev1.Node) bool { return n.Labels[submarinerv1.GatewayNodeLabel] == "true" }
+func IsGateway(n corev1.Node) bool { return gatewaynodes.IsGateway(&n) }
 
 // IsReady reports whether a node is Ready.
-func IsReady(n corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
+func IsReady(n corev1.Node) bool { return gatewaynodes.IsReady(&n) }

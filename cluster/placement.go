@@ -1,51 +1,21 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/cluster/gatewaynodes"
 )
 
-// onNodes are the requirements on the labels of the nodes on which our pods run: Linux, and a
-// kubelet with a kernel. A virtual node stands for a cloud service or another cluster. It has
-// neither, and its provider gives a pod no network of a node. Such nodes often have the
-// taint virtualTaint, too, but our pods tolerate every taint.
-var onNodes = []corev1.NodeSelectorRequirement{
-	{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}},
-	{Key: "type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-kubelet", "kwok"}},
-	{Key: "eks.amazonaws.com/compute-type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"fargate"}},
-	{Key: "liqo.io/type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-node"}},
-	{Key: "virtualization", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtualnode2"}}, // of AKS, on Azure Container Instances
-}
-
-// virtualTaint is the key of the taint of virtual-kubelet's nodes.
-const virtualTaint = "virtual-kubelet.io/provider"
-
 // Unsuited returns why no pod of ours runs on a node; empty if pods of ours can run there.
-func Unsuited(n corev1.Node) string {
-	for _, r := range onNodes {
-		value, has := n.Labels[r.Key]
-		switch {
-		case r.Operator == corev1.NodeSelectorOpIn && !has:
-			return "has no label " + r.Key
-		case r.Operator == corev1.NodeSelectorOpIn && !slices.Contains(r.Values, value):
-			return "runs " + value
-		case r.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(r.Values, value):
-			return fmt.Sprintf("is virtual: %s=%s", r.Key, value)
-		}
-	}
-	if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == virtualTaint }) {
-		return "is virtual: taint " + virtualTaint
-	}
-	return ""
-}
+func Unsuited(n corev1.Node) string { return gatewaynodes.NoPods(&n) }
 
 // SuitedNodes returns the affinity to the nodes on which our pods can run.
 func SuitedNodes() *corev1.Affinity {
 	var all []corev1.NodeSelectorRequirement
-	for _, r := range onNodes {
+	for _, r := range gatewaynodes.ForPods {
 		all = append(all, *r.DeepCopy())
 	}
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{

@@ -44,6 +44,9 @@ func (p Platform) Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	memory := exchange.NewMemory(Namespace)
 	memory.Labels = ours("")
 	out = append(out, memory, submariner(sub), routeAgent(sub), gateway(sub, p.BrokenGateways))
+	if KeepsGateways(sub) {
+		out = append(out, gatewayNodes(sub, p)...)
+	}
 	if sub.Spec.GlobalCIDR == "" {
 		return out, nil
 	}

@@ -24,6 +24,7 @@ func TestRender(t *testing.T) {
 	sub.Spec.Tolerations = []corev1.Toleration{{Key: "gateway", Operator: corev1.TolerationOpExists}}
 	sub.Spec.CeIPSecNATTPort, sub.Spec.Debug, sub.Spec.NatEnabled = 4501, true, true
 	sub.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{IntervalSeconds: 3}
+	sub.Spec.Gateways = new(int32(2))
 	golden.Assert(t, clustertest.Text(t, clustertest.Render(t, sub)), "render_options.yaml")
 }
 

@@ -8,7 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -30,7 +34,7 @@ objects: then connections may move when another gateway comes or goes; and HASH 
 sysctl net.ipv4.fib_multipath_hash_policy: with 0, all connections between two pods take the
 same gateways.
 
-The exit code is 3 if no gateway is active, or if a gateway is dead, reports a failure,
+The exit code is 3 if no gateway is active, if fewer gateway nodes work than join was asked for, or if a gateway is dead, reports a failure,
 refuses an endpoint, cannot use its configuration, is out of sync with the broker, has a
 connection that is not connected, or a clock that is 15 s ahead: nobody can tell then whether
 it still reports; or if the firewall of a node drops packets of other clusters to its pods.`
@@ -226,6 +230,10 @@ func (p *gatewayProblems) lines() (out []string) {
 }
 
 func gatewayTrouble(s look.Site, rows []gatewayRow) []string {
+	few := fewGateways(s)
+	if len(rows) == 0 && len(few) > 0 {
+		return few
+	}
 	if len(rows) == 0 {
 		return []string{look.NoGateways}
 	}
@@ -241,5 +249,16 @@ func gatewayTrouble(s look.Site, rows []gatewayRow) []string {
 	if !active {
 		out = append(out, "no gateway is active")
 	}
-	return out
+	return append(out, few...)
+}
+
+// fewGateways returns why fewer gateway nodes work than join was asked for; nothing if enough do.
+func fewGateways(s look.Site) []string {
+	if !s.Joined() {
+		return nil
+	}
+	if c := meta.FindStatusCondition(s.Submariner.Status.Conditions, v1alpha1.ConditionGateways); c != nil && c.Status == metav1.ConditionFalse {
+		return []string{c.Message}
+	}
+	return nil
 }

@@ -227,6 +227,9 @@ const (
 	// GlobalnetMetricsPort and GlobalnetProbePort are the same of the globalnet agent, on the addresses of its pod.
 	GlobalnetMetricsPort = 32784
 	GlobalnetProbePort   = 32785
+	// GatewayNodesMetricsPort and GatewayNodesProbePort are the same of the agent that replaces gateway nodes.
+	GatewayNodesMetricsPort = 32786
+	GatewayNodesProbePort   = 32787
 )
 
 // FixedPorts are the UDP ports that no setting changes, and what uses them.

@@ -31,6 +31,7 @@ func Globalnet() Role {
 			&v1alpha1.Submariner{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.Pod{}, &corev1.Service{}, &discoveryv1.EndpointSlice{},
 			&mcsv1alpha1.ServiceExport{}, &submarinerv1.ClusterGlobalEgressIP{}, &submarinerv1.GlobalEgressIP{}, &submarinerv1.GlobalIngressIP{},
 		},
+		Slim:   Slim,
 		Parts:  []Part{Allocations},
 		Plan:   planGlobalnet,
 		Report: reportGlobalnet,

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"subctl/cable"
+	"subctl/cluster/gatewaynodes"
 	"subctl/dataplane"
 )
 
@@ -77,6 +78,8 @@ type Plan struct {
 	Forward dataplane.ForwardProbe
 	// Addresses holds the decisions of the globalnet agent; nil for other agents.
 	Addresses *Addresses
+	// GatewayNodes is what the agent that replaces gateway nodes changes; nil for other agents.
+	GatewayNodes *gatewaynodes.Plan
 	// Label is what a route agent knows of its node's label of gateway nodes.
 	Label Label
 	// Bare is Memory.Bare for the next plan of a gateway.

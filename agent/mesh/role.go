@@ -27,6 +27,9 @@ type Role struct {
 	// GlobalWatches lists the kinds, of which there may be many objects in all namespaces, that a Snapshot also holds while the cluster has
 	// a global network.
 	GlobalWatches []Object
+	// Slim returns what the role looks at of an object. The agent of a role that accesses no kernel holds nothing else of the objects of
+	// a cluster, of which there may be many thousands.
+	Slim func(Object) Object
 	// Parts lists what runs beside the loop, in the order in which snapshots are completed.
 	Parts []Part
 	// Plan returns what the node's kernel should hold. The error is ErrNotJoined or a
@@ -44,7 +47,7 @@ type Role struct {
 func Roles() []Role { return []Role{Gateway(), Route()} }
 
 // AllRoles returns Roles, and those whose agent runs once in a cluster.
-func AllRoles() []Role { return append(Roles(), Globalnet()) }
+func AllRoles() []Role { return append(Roles(), Globalnet(), GatewayNodes()) }
 
 // Nodeless reports whether the agent of a role accesses no kernel: it may run on any node.
 func (r Role) Nodeless() bool { return r.Owner.Name == "" }
@@ -69,6 +72,7 @@ const (
 	Exchange   Part = "exchange"    // exchanges objects with the broker
 
 	Allocations Part = "allocations" // remembers global addresses, and that one agent allocates them
+	Leader      Part = "leader"      // ensures that one agent of several of a cluster acts
 )
 
 // ExchangeStatus is the state of the exchange with the broker.
@@ -99,6 +103,8 @@ type Report struct {
 	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed
 	// since it was read is not overwritten.
 	Update []Object
+	// Label are nodes that have only the labels and annotations that change, which are removed if they are empty. All else of the nodes stays as it is.
+	Label []Object
 	// Warn are warnings about objects that have no condition for them. Each leads to one Event.
 	Warn []Warning
 }

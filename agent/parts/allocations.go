@@ -5,17 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -23,13 +19,8 @@ import (
 	"subctl/internal/alarm"
 )
 
-// The lease of the globalnet agent (upstream's timing). An agent that loses it ends, as it must write nothing
-// any more.
-const (
-	allocatorLease = 20 * time.Second
-	allocatorRenew = 15 * time.Second
-	allocatorRetry = 2 * time.Second
-)
+// allocatorLease is the timing of the lease of the globalnet agent (upstream's).
+var allocatorLease = Lease{Duration: 20 * time.Second, Renew: 15 * time.Second, Retry: 2 * time.Second}
 
 const (
 	usedKey       = "used"          // of the ConfigMap submarinerv1.GlobalnetMemory
@@ -44,10 +35,10 @@ const (
 type allocations struct {
 	Options
 	client  kubernetes.Interface
-	leading atomic.Pointer[context.Context] // done when the lease is lost; nil: another agent has it
-	memory  *globalnet.Memory               // nil until it has been read
-	record  string                          // as it was last written
-	lacking map[types.UID]time.Time         // mesh.Addresses.Lacking
+	leader  leader
+	memory  *globalnet.Memory       // nil until it has been read
+	record  string                  // as it was last written
+	lacking map[types.UID]time.Time // mesh.Addresses.Lacking
 	failed  alarm.Alarm
 }
 
@@ -56,42 +47,21 @@ func newAllocations(o Options) (*allocations, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &allocations{Options: o, client: c}, nil
+	return &allocations{Options: o, client: c, leader: leader{
+		lease: submarinerv1.GlobalnetLease, timing: allocatorLease, node: o.Node, client: c, nudge: o.Nudge, consequence: "another agent may allocate addresses",
+	}}, nil
 }
 
 // Start holds the lease until ctx is done.
-func (a *allocations) Start(ctx context.Context) error {
-	le, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Name: submarinerv1.GlobalnetLease, Namespace: submarinerv1.OperatorNamespace},
-			Client:     a.client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: a.Node + "-" + string(uuid.NewUUID())},
-		},
-		LeaseDuration: allocatorLease, RenewDeadline: allocatorRenew, RetryPeriod: allocatorRetry, ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				a.leading.Store(&ctx)
-				a.Nudge()
-			},
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("setting up the lease of the globalnet agent: %w", err)
-	}
-	if le.Run(ctx); ctx.Err() == nil {
-		return errors.New("the lease " + submarinerv1.GlobalnetLease + " could not be renewed, so another agent may allocate addresses: this one ends")
-	}
-	return nil
-}
+func (a *allocations) Start(ctx context.Context) error { return a.leader.Start(ctx) }
 
 // Observe implements Observer.
 func (a *allocations) Observe(s *mesh.Snapshot) error {
-	if ctx := a.leading.Load(); ctx == nil || (*ctx).Err() != nil {
-		return ErrTooEarly
+	if err := a.leader.Observe(s); err != nil {
+		return err
 	}
 	if a.memory == nil {
-		ctx, cancel := context.WithTimeout(*a.leading.Load(), recordTimeout)
+		ctx, cancel := context.WithTimeout(*a.leader.leading.Load(), recordTimeout)
 		defer cancel()
 		cm, err := a.client.CoreV1().ConfigMaps(submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GlobalnetMemory, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -133,7 +103,7 @@ func (a *allocations) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
 }
 
 func (a *allocations) write(record string) error {
-	ctx, cancel := context.WithTimeout(*a.leading.Load(), recordTimeout)
+	ctx, cancel := context.WithTimeout(*a.leader.leading.Load(), recordTimeout)
 	defer cancel()
 	maps := a.client.CoreV1().ConfigMaps(submarinerv1.OperatorNamespace)
 	cm, err := maps.Get(ctx, submarinerv1.GlobalnetMemory, metav1.GetOptions{})

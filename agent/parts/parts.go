@@ -111,6 +111,7 @@ var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
 	mesh.FlowCount:   func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
 	mesh.Networks:    func(o Options) (manager.Runnable, error) { return newNetworkWatch(o) },
 	mesh.APIServers:  func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
+	mesh.Leader:      func(o Options) (manager.Runnable, error) { return newLeader(o) },
 	mesh.Allocations: func(o Options) (manager.Runnable, error) { return newAllocations(o) },
 	mesh.Exchange:    func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
 }

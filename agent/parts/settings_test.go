@@ -66,6 +66,8 @@ var settings = map[string]any{
 	"customDomains":               []any{"another"},
 	"debug":                       true,
 	"encryption":                  "required",
+	"gatewayNodes":                []any{"gw"},
+	"gateways":                    int64(2),
 	"globalCIDR":                  "242.1.0.0/16",
 	"haltOnCertificateError":      false,
 	"imageOverrides":              map[string]any{cluster.GatewayName: "another"},
@@ -188,6 +190,13 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 			}
 		}
 	}
+	asked := sub.DeepCopy()
+	if asked.Spec.Gateways == nil {
+		asked.Spec.Gateways = new(int32(1))
+	}
+	plan, err := mesh.GatewayNodes().Plan(mesh.NewSnapshot("gw", []client.Object{asked, cluster.GatewayNode("gw")}...)) // it has failed
+	require.NoError(t, err)
+	print(plan.GatewayNodes)
 	exchanger := &exchanger{local: &rest.Config{}, proxy: proxy.Settings{URL: "http://other.example:3128"}}
 	fmt.Fprintf(&out, "exchange: %+v\n", *exchanger.targetOf(snapshot))
 	return out.String()

@@ -35,7 +35,7 @@ func again(t *testing.T) *situation {
 		"Tolerations":           []corev1.Toleration{{Key: "a"}},
 		"BrokerK8sApiServer":    "hub:6443", "Namespace": cluster.Namespace, "BrokerK8sRemoteNamespace": "submariner-k8s-broker",
 		"BrokerK8sCA": "Y2E=", "ColorCodes": "blue", "CeIPSecNATTPort": 14500,
-		"GlobalCIDR": "242.7.0.0/16",
+		"GlobalCIDR": "242.7.0.0/16", "Gateways": new(int32(3)),
 	}
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
 		value := reflect.ValueOf(&sub.Spec).Elem().FieldByIndex(field.Index)

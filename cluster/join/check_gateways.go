@@ -1,7 +1,6 @@
 package join
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
+	"subctl/cluster/gatewaynodes"
 	"subctl/internal/words"
 )
 
@@ -31,14 +31,14 @@ func (r request) anotherGateway(choice []string) string {
 	others := slices.DeleteFunc(slices.Clone(r.member.Nodes), func(n corev1.Node) bool {
 		return cluster.IsGateway(n) || slices.Contains(choice, n.Name)
 	})
-	plain, control := suitable(others)
+	suited := suitable(others)
 	i, _ := r.file.Invited() // checkInvitation returns the error
 	switch {
 	case i != nil && i.Gateways < 2:
 		return "the join file allows one: ask the administrator of the broker for another file (subctl invite --gateways 2)"
 	case len(others) == 0:
 		return "the cluster has no other node: when it has, join again with --gateways 2"
-	case len(plain)+len(control) == 0:
+	case len(suited) == 0:
 		return "none of the other nodes is Ready, schedulable, Linux and not virtual: when one is, join again with --gateways 2"
 	case len(r.GatewayNodes) > 0:
 		return "name more nodes with --gateway-nodes"
@@ -49,7 +49,7 @@ func (r request) anotherGateway(choice []string) string {
 }
 
 // gateways returns the nodes to label as gateways, and notes for the user. It chooses the
-// nodes that the user named. If none are named, it chooses as many as are missing: see spread.
+// nodes that the user named. If none are named, it chooses as many as are missing: see gatewaynodes.Choose.
 func (r request) gateways() (choice, notes []string, err error) {
 	nodes := sortedNodes(r.member.Nodes)
 	if len(r.GatewayNodes) > 0 {
@@ -73,8 +73,8 @@ func (r request) gateways() (choice, notes []string, err error) {
 
 // chooseGateways chooses the missing gateways, and adds to the notes.
 func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes []string) (choice, more []string, err error) {
-	plain, control := suitable(nodes)
-	all := len(plain) + len(control)
+	candidates := suitable(nodes)
+	all := len(candidates)
 	switch {
 	case r.Gateways > len(nodes):
 		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s: specify fewer", r.Gateways, words.Count(len(nodes), "node"))
@@ -85,17 +85,18 @@ func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes [
 			"specify fewer, or name nodes with --gateway-nodes", r.Gateways, words.Count(len(there), "gateway node"), all)
 	}
 	var texts []string
-	for _, n := range spread(there, plain, control, missing) {
+	for _, n := range gatewaynodes.Choose(pointers(there), pointers(candidates), missing) {
 		choice = append(choice, n.Name)
 		text := n.Name
-		if zone(n) != "" {
-			text += " (zone " + zone(n) + ")"
+		if zone := gatewaynodes.Zone(n); zone != "" {
+			text += " (zone " + zone + ")"
 		}
 		texts = append(texts, text)
 	}
+	plain := slices.DeleteFunc(slices.Clone(candidates), func(n corev1.Node) bool { return gatewaynodes.IsControl(&n) })
 	suited := len(plain)
 	if suited == 0 {
-		suited = len(control)
+		suited = len(candidates)
 	}
 	switch {
 	case r.Gateways > 0:
@@ -107,35 +108,31 @@ func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes [
 	return choice, notes, nil
 }
 
-// spread chooses n nodes to label in addition to the gateways that are there: each time the first node by
-// name of the zone with the fewest gateways. It takes nodes of the control plane after all others. There are n.
-func spread(there, plain, control []corev1.Node, n int) (choice []corev1.Node) {
-	gateways := map[string]int{} // by zone
-	for _, node := range there {
-		gateways[zone(node)]++
+// keptGateways returns the number of gateway nodes that the cluster keeps: see package gatewaynodes. It is the number that the user specifies or
+// names, or else specified before; 0 if no node is to be labelled. Where an earlier version of join has labelled nodes, which stored no number, it
+// is the number of gateway nodes. Nodes that only people have labelled are nothing that join was asked for.
+func (r request) keptGateways() *int32 {
+	there := labelled(r.member.Nodes)
+	n := 1
+	switch stored := r.before().Spec.Gateways; {
+	case r.Gateways > 0:
+		n = r.Gateways
+	case len(r.GatewayNodes) > 0:
+		n = r.gatewayCount()
+	case !r.LabelGateway:
+		n = 0
+	case stored != nil && *stored > 0:
+		return stored
+	case slices.ContainsFunc(there, func(n corev1.Node) bool { return n.Annotations[cluster.LabelledByAnnotation] == cluster.ManagedBy }):
+		n = len(there)
 	}
-	for range n {
-		from := &plain
-		if len(plain) == 0 {
-			from = &control
-		}
-		next := slices.MinFunc(*from, func(a, b corev1.Node) int { // the first one of several
-			return cmp.Compare(gateways[zone(a)], gateways[zone(b)])
-		})
-		*from = slices.DeleteFunc(*from, func(o corev1.Node) bool { return o.Name == next.Name })
-		gateways[zone(next)]++
-		choice = append(choice, next)
-	}
-	return choice
+	return new(int32(min(n, r.mostGateways())))
 }
 
 // labelled returns the nodes that are gateways: those with the label that can run our pods.
 func labelled(nodes []corev1.Node) []corev1.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !cluster.IsGateway(n) || cluster.Unsuited(n) != "" })
 }
-
-// zone returns the zone of a node; empty if it has none. All nodes without a zone are in one.
-func zone(n corev1.Node) string { return n.Labels[corev1.LabelTopologyZone] }
 
 func namedGateways(nodes []corev1.Node, named []string) (choice []string, err error) {
 	var errs []error
@@ -157,19 +154,20 @@ func namedGateways(nodes []corev1.Node, named []string) (choice []string, err er
 	return choice, errors.Join(errs...)
 }
 
-// suitable returns the nodes that can become gateways: nodes of the control plane, and other nodes.
-func suitable(nodes []corev1.Node) (plain, control []corev1.Node) {
+// suitable returns the nodes that can become gateways.
+func suitable(nodes []corev1.Node) (out []corev1.Node) {
 	for _, n := range nodes {
-		if !cluster.IsReady(n) || n.Spec.Unschedulable || cluster.Unsuited(n) != "" || cluster.IsGateway(n) {
-			continue
-		}
-		_, isControl := n.Labels["node-role.kubernetes.io/control-plane"]
-		_, isMaster := n.Labels["node-role.kubernetes.io/master"] // before Kubernetes 1.25
-		if isControl || isMaster {
-			control = append(control, n)
-		} else {
-			plain = append(plain, n)
+		if gatewaynodes.Unsuited(&n) == "" && !cluster.IsGateway(n) {
+			out = append(out, n)
 		}
 	}
-	return plain, control
+	return out
+}
+
+// pointers returns the nodes as package gatewaynodes takes them.
+func pointers(nodes []corev1.Node) (out []*corev1.Node) {
+	for i := range nodes {
+		out = append(out, &nodes[i])
+	}
+	return out
 }

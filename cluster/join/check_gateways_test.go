@@ -11,6 +11,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/brokertest"
 	"subctl/broker/trust"
+	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/cluster/join"
 )
@@ -178,6 +179,69 @@ func TestAnotherGateway(t *testing.T) {
 			p, err := s.plan()
 			require.NoError(t, err)
 			require.Contains(t, p.Warnings, "--multi-active-gateway works with one gateway node, but no other gateway takes over if it fails: "+test.want)
+		})
+	}
+}
+
+// What join was asked for is stored, and kept by joins that do not specify it.
+func TestKeptGateways(t *testing.T) {
+	const gateway = submarinerv1.GatewayNodeLabel
+	ours := func(name string) corev1.Node {
+		n := in("", name, gateway)
+		n.Annotations = map[string]string{cluster.LabelledByAnnotation: cluster.ManagedBy}
+		return n
+	}
+	plain := []corev1.Node{in("", "a"), in("", "b"), in("", "c")}
+	for _, test := range []struct {
+		name   string
+		nodes  []corev1.Node
+		stored *int32 // of a cluster that has joined; -1: by a version that stored none
+		change func(*situation)
+		want   int32
+		named  []string
+	}{
+		{name: "the default is one", nodes: plain, want: 1},
+		{name: "a number", nodes: plain, change: func(s *situation) { s.Gateways = 2 }, want: 2},
+		{name: "names", nodes: plain, change: func(s *situation) { s.GatewayNodes = []string{"c", "b", "c"} }, want: 2, named: []string{"b", "c"}},
+		{name: "a name besides one that is there", nodes: []corev1.Node{ours("a"), in("", "b")}, change: func(s *situation) { s.GatewayNodes = []string{"b"} }, want: 2, named: []string{"b"}},
+		{name: "nodes that people have labelled", nodes: []corev1.Node{in("", "a", gateway), in("", "b", gateway)}, want: 1},
+		{name: "join labels none", nodes: []corev1.Node{in("", "a", gateway)}, change: func(s *situation) { s.LabelGateway = false }, want: 0},
+		{name: "joined by a version that stored none", nodes: []corev1.Node{ours("a"), in("", "b", gateway), in("", "c")}, stored: new(int32(-1)), want: 2},
+		{name: "stored", nodes: []corev1.Node{ours("a"), in("", "b")}, stored: new(int32(2)), want: 2},
+		{name: "stored, and nodes are gone", nodes: plain, stored: new(int32(2)), want: 2},
+		{name: "stored, and reset", nodes: []corev1.Node{in("", "a", gateway)}, stored: new(int32(2)), change: func(s *situation) { s.Reset = true }, want: 1},
+		{name: "stored, and fewer are asked for", nodes: []corev1.Node{ours("a"), ours("b")}, stored: new(int32(2)), change: func(s *situation) { s.Gateways = 1 }, want: 1},
+		{name: "join labelled none before", nodes: []corev1.Node{in("", "a", gateway)}, stored: new(int32(0)), want: 0},
+		{name: "join labelled none before, and is to", nodes: plain, stored: new(int32(0)), change: func(s *situation) { s.Gateways = 2 }, want: 2},
+		{name: "join labelled none before, and may", nodes: plain, stored: new(int32(0)), change: func(s *situation) { s.LabelGateway = true }, want: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.f.Nodes = test.nodes
+			if test.stored != nil {
+				s.f.Submariner = joined("west", "hub:6443")
+				if *test.stored >= 0 {
+					s.f.Submariner.Spec.Gateways = test.stored
+				}
+			}
+			if test.change != nil {
+				label := s.LabelGateway
+				s.LabelGateway = false // to see whether the change specifies it
+				test.change(s)
+				if s.LabelGateway {
+					s.Specified = append(s.Specified, "label-gateway")
+				}
+				if s.Gateways > 0 {
+					s.Specified = append(s.Specified, "gateways")
+				}
+				if test.want > 0 {
+					s.LabelGateway = label
+				}
+			}
+			p, err := s.plan()
+			require.NoError(t, err)
+			require.Equal(t, new(test.want), p.Submariner.Spec.Gateways)
+			require.Equal(t, test.named, p.Submariner.Spec.GatewayNodes)
 		})
 	}
 }

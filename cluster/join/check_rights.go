@@ -33,7 +33,7 @@ func deniedRights(ctx context.Context, s cluster.Side, p cluster.Platform) (alwa
 	if err != nil || len(all) == 0 {
 		return nil, nil, err
 	}
-	objs, err := p.Render(&v1alpha1.Submariner{})
+	objs, err := p.Render(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{Gateways: new(int32(1))}})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -107,6 +107,9 @@ func (j *Operation) run(ctx context.Context) error {
 	if err := j.removeGlobalnet(ctx); err != nil {
 		return err
 	}
+	if err := j.removeGatewayNodes(ctx); err != nil {
+		return err
+	}
 
 	for _, node := range j.Plan.Gateways {
 		if err := labelGateway(ctx, j.Member, node); err != nil {

@@ -32,7 +32,7 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 	if j.Plan.Submariner.Spec.GlobalCIDR != "" {
 		return nil
 	}
-	left, err := j.leftGlobalnet(ctx)
+	left, err := j.left(ctx, cluster.GlobalnetName, submarinerv1.GlobalnetLease)
 	if apierrors.IsForbidden(err) {
 		if b := j.Plan.Before; b != nil && b.Spec.GlobalCIDR != "" {
 			j.Report.Warn(globalnetStays, err)
@@ -51,15 +51,11 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 		j.Report.Warn("the globalnet agent is not removed yet: %s still has an address of the former global network; when the agent has released it, join again", held)
 		return nil
 	}
-	for _, obj := range slices.Backward(left) {
-		err := j.Member.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if apierrors.IsForbidden(err) {
-			j.Report.Warn(globalnetStays, err)
-			return nil
-		}
-		if err != nil && !kube.NotThere(err) {
-			return fmt.Errorf("deleting %s %s: %w", kube.KindOf(obj), obj.GetName(), err)
-		}
+	if err := j.deleteAll(ctx, left); apierrors.IsForbidden(err) {
+		j.Report.Warn(globalnetStays, err)
+		return nil
+	} else if err != nil {
+		return err
 	}
 	switch err := cluster.RemoveAnnotations(ctx, j.Member); {
 	case apierrors.IsForbidden(err):
@@ -71,9 +67,38 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 	return nil
 }
 
-// leftGlobalnet returns the objects of the cluster that only a cluster with a global network holds. The Deployment is the last of
-// them, and is deleted first.
-func (j *Operation) leftGlobalnet(ctx context.Context) ([]client.Object, error) {
+// removeGatewayNodes removes the agent that replaces gateway nodes, with its rights, from a cluster that keeps no number of them.
+func (j *Operation) removeGatewayNodes(ctx context.Context) error {
+	if cluster.KeepsGateways(j.Plan.Submariner) {
+		return nil
+	}
+	left, err := j.left(ctx, cluster.GatewayNodesName, submarinerv1.GatewayNodesLease)
+	if err == nil {
+		err = j.deleteAll(ctx, left)
+	}
+	if apierrors.IsForbidden(err) {
+		if b := j.Plan.Before; b != nil && cluster.KeepsGateways(b) {
+			j.Report.Warn("the agent that replaces gateway nodes is not removed, and does nothing: %v; let an administrator of the cluster join again", err)
+		}
+		return nil // to read and delete them is no right that joining needs
+	}
+	return err
+}
+
+// deleteAll deletes objects, the last one first.
+func (j *Operation) deleteAll(ctx context.Context, objs []client.Object) error {
+	for _, obj := range slices.Backward(objs) {
+		err := j.Member.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if err != nil && !kube.NotThere(err) {
+			return fmt.Errorf("deleting %s %s: %w", kube.KindOf(obj), obj.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// left returns the objects of the cluster that it holds no longer, of an agent that acts for the whole cluster, and the agent's lease. The Deployment is
+// the last of them, and is deleted first.
+func (j *Operation) left(ctx context.Context, agent, leaseName string) ([]client.Object, error) {
 	everything, err := cluster.Everything()
 	if err != nil {
 		return nil, err
@@ -87,10 +112,10 @@ func (j *Operation) leftGlobalnet(ctx context.Context) ([]client.Object, error) 
 	for _, obj := range kept {
 		keep[name(obj)] = true
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GlobalnetLease, Namespace: cluster.Namespace}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName, Namespace: cluster.Namespace}}
 	var left []client.Object
 	for _, obj := range append([]client.Object{lease}, everything...) {
-		if keep[name(obj)] || obj.GetName() == mcsv1alpha1.ServiceExportFullName {
+		if keep[name(obj)] || obj.GetName() == mcsv1alpha1.ServiceExportFullName || (obj.GetName() == cluster.GatewayNodesName) != (agent == cluster.GatewayNodesName) {
 			continue
 		}
 		found, err := kube.Optional(ctx, j.Member, obj, client.ObjectKeyFromObject(obj))

@@ -183,6 +183,10 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 		Enabled: r.HealthCheck, IntervalSeconds: r.HealthCheckInterval, MaxPacketLossCount: r.HealthCheckMaxLoss,
 	}
 	spec.MultiActiveGatewayEnabled = r.MultiActiveGateway
+	spec.Gateways = r.keptGateways()
+	if len(r.GatewayNodes) > 0 {
+		spec.GatewayNodes = slices.Compact(slices.Sorted(slices.Values(r.GatewayNodes)))
+	}
 	spec.ImageOverrides = r.images(spec.ImageOverrides)
 	spec.Namespace, spec.Version = cluster.Namespace, version.Version
 	sub := &v1alpha1.Submariner{

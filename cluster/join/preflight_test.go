@@ -74,7 +74,9 @@ func TestRejectionIsFoundFirst(t *testing.T) {
 	require.NoError(t, err, "no pod is replaced")
 	pods := &corev1.PodList{}
 	require.NoError(t, c.List(t.Context(), pods, client.InNamespace(cluster.Namespace)))
-	require.Empty(t, pods.Items, "no trial was created")
+	for _, pod := range pods.Items {
+		require.Equal(t, cluster.GatewayNodesName, pod.Labels["app"], "no trial was created")
+	}
 	ds := &appsv1.DaemonSet{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.GatewayName}, ds))
 	require.Equal(t, "a/b:1", ds.Spec.Template.Spec.Containers[0].Image)

@@ -53,6 +53,11 @@ var settings = []setting{
 	{"health-check-max-packet-loss-count", "connectionHealthCheck.maxPacketLossCount", func(o *Options, s *v1alpha1.Submariner) {
 		o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
 	}},
+	{"label-gateway", "gateways", func(o *Options, s *v1alpha1.Submariner) {
+		if s.Spec.Gateways != nil && *s.Spec.Gateways == 0 && !o.specifies("gateways") && !o.specifies("gateway-nodes") {
+			o.LabelGateway = false
+		}
+	}},
 	{"multi-active-gateway", "multiActiveGatewayEnabled", func(o *Options, s *v1alpha1.Submariner) { o.MultiActiveGateway = s.Spec.MultiActiveGatewayEnabled }},
 	{"https-proxy", "brokerK8sHTTPSProxy", func(o *Options, s *v1alpha1.Submariner) { o.HTTPSProxy = s.Spec.BrokerK8sHTTPSProxy }},
 	{"no-proxy", "brokerK8sNoProxy", func(o *Options, s *v1alpha1.Submariner) { o.NoProxy = s.Spec.BrokerK8sNoProxy }},

@@ -17,11 +17,14 @@ import (
 	"subctl/internal/kube"
 )
 
-// readAgents reads the workloads of the agents, the agent of globalnet included.
+// readAgents reads the workloads of the agents, those that act for the whole cluster included.
 func (j *Operation) readAgents(ctx context.Context) (*workload.Snapshot, error) {
 	var deployments []string
 	if j.Plan.Submariner.Spec.GlobalCIDR != "" {
 		deployments = append(deployments, cluster.GlobalnetName)
+	}
+	if cluster.KeepsGateways(j.Plan.Submariner) {
+		deployments = append(deployments, cluster.GatewayNodesName)
 	}
 	daemonSets := []string{cluster.RouteAgentName, cluster.GatewayName}
 	return workload.Read(ctx, j.Member, cluster.Namespace, daemonSets, deployments)
@@ -81,7 +84,7 @@ func (j *Operation) annotate(ctx context.Context, obj client.Object, value strin
 func workloadNamed(text string) client.Object {
 	for _, obj := range []client.Object{&appsv1.DaemonSet{}, &appsv1.Deployment{}} {
 		obj.SetNamespace(cluster.Namespace)
-		for _, name := range []string{cluster.RouteAgentName, cluster.GatewayName, cluster.GlobalnetName} {
+		for _, name := range []string{cluster.RouteAgentName, cluster.GatewayName, cluster.GlobalnetName, cluster.GatewayNodesName} {
 			if text == kube.KindOf(obj)+" "+name {
 				obj.SetName(name)
 				return obj

@@ -124,7 +124,7 @@ func (u *Operation) removeLeases(ctx context.Context) error {
 		return fmt.Errorf("listing the leases of the gateways: %w", err)
 	}
 	for _, l := range leases.Items {
-		if l.Name == submarinerv1.GatewayLease || l.Name == submarinerv1.GlobalnetLease || strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
+		if l.Name == submarinerv1.GatewayLease || l.Name == submarinerv1.GlobalnetLease || l.Name == submarinerv1.GatewayNodesLease || strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
 			if err := u.delete(ctx, &l); err != nil {
 				return err
 			}

@@ -35,6 +35,9 @@ const (
 	ManagedBy = "subctl"
 	// GatewayNodeLabel with value "true" makes a node a gateway.
 	GatewayNodeLabel = "submariner.io/gateway"
+	// LabelledByAnnotation is on the nodes that join, or the agent that replaces gateway nodes, has labelled as gateways. If its
+	// value is ManagedBy, uninstall removes the gateway label.
+	LabelledByAnnotation = "submariner.io/labelled-by"
 	// PublicIPAnnotation is an annotation, or a label, of a gateway node. It specifies the
 	// node's public address: "ipv4:192.0.2.7" or "dns:gw.example.com", or as a label the bare address.
 	PublicIPAnnotation = "gateway.submariner.io/public-ip"
@@ -59,6 +62,8 @@ const (
 	// GlobalnetMemory of the ConfigMap with the addresses that it has used.
 	GlobalnetLease  = "submariner-globalnet-lock"
 	GlobalnetMemory = "submariner-globalnet-memory"
+	// GatewayNodesLease is the name of the Lease of the agent that replaces gateway nodes.
+	GatewayNodesLease = "submariner-gateway-nodes-lock"
 )
 
 // LeaseHolder returns the name of a node's gateway on GatewayLease (upstream's format), and on

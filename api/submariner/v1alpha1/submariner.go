@@ -203,6 +203,17 @@ type SubmarinerSpec struct {
 	CustomDomains []string `json:"customDomains,omitempty"`
 	// Debug specifies whether the agents log at level debug. It needs no new pods.
 	Debug bool `json:"debug"`
+	// Gateways is the number of gateway nodes that join was asked for. If there are fewer, because their Nodes are deleted, have lost
+	// the label submariner.io/gateway=true, or have failed, other nodes get the label. 0: no node gets it; not set: an earlier
+	// version of subctl has joined the cluster.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16
+	Gateways *int32 `json:"gateways,omitempty"`
+	// GatewayNodes are the nodes that join was asked to label. They are not replaced while they exist.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	GatewayNodes []string `json:"gatewayNodes,omitempty"`
 	// GlobalCIDR is the cluster's network of globally unique addresses, in CIDR notation, which join
 	// allocates on a broker with globalnet. Other clusters then reach this network only, and the networks in
 	// ClusterCIDR and ServiceCIDR may be those of other clusters, too.
@@ -257,6 +268,10 @@ type SubmarinerSpec struct {
 	Version string `json:"version,omitempty"`
 }
 
+// ConditionGateways is the type of the condition of a Submariner that is False if fewer gateway nodes work than Submariner.spec.gateways
+// specifies.
+const ConditionGateways = "GatewaysAvailable"
+
 // ConfigMapRef names a ConfigMap.
 type ConfigMapRef struct {
 	ConfigMapName string `json:"configMapName,omitempty"`
@@ -306,6 +321,9 @@ func HostOf(server string) string {
 	}
 	return u.Hostname()
 }
+
+// GetConditions returns the conditions in the status.
+func (s *Submariner) GetConditions() []metav1.Condition { return s.Status.Conditions }
 
 // ClusterLabels returns the labels that the user gave to the cluster, by name.
 func (s *Submariner) ClusterLabels() map[string]string {

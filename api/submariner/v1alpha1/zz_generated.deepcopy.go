@@ -456,6 +456,16 @@ func (in *SubmarinerSpec) DeepCopyInto(out *SubmarinerSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Gateways != nil {
+		in, out := &in.Gateways, &out.Gateways
+		*out = new(int32)
+		**out = **in
+	}
+	if in.GatewayNodes != nil {
+		in, out := &in.GatewayNodes, &out.GatewayNodes
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ImageOverrides != nil {
 		in, out := &in.ImageOverrides, &out.ImageOverrides
 		*out = make(map[string]string, len(*in))
