@@ -61,16 +61,14 @@ func startQuota(ctx context.Context, c client.Client, key client.ObjectKey) erro
 	})
 }
 
-// applyGlobalnetInfo creates the record of global networks. If it exists, everything except
-// the clusters' entries is applied: joining clusters write the entries.
+// applyGlobalnetInfo creates the record of global networks unless it exists, and applies everything except
+// the clusters' entries, which joining clusters write.
 func applyGlobalnetInfo(ctx context.Context, c client.Client, info *corev1.ConfigMap) error {
 	err := c.Create(ctx, info.DeepCopy(), client.FieldOwner(kube.FieldOwner))
-	if !apierrors.IsAlreadyExists(err) {
-		if err != nil {
-			return fmt.Errorf("creating ConfigMap %s: %w", client.ObjectKeyFromObject(info), err)
-		}
-		return nil
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating ConfigMap %s: %w", client.ObjectKeyFromObject(info), err)
 	}
+	// Also a new one, so that deploying again changes nothing, not even who manages its fields.
 	settings := info.DeepCopy()
 	delete(settings.Data, globalnet.ClusterInfoKey)
 	return kube.Apply(ctx, c, kube.FieldOwner, settings)
