@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -40,6 +41,20 @@ func routeDrops(t *testing.T, s *side, node string) (drops map[string]uint64) {
 		require.NoError(t, err)
 	})
 	return drops
+}
+
+// dropReasons returns the packets that an agent's tables on a node have dropped, by reason, without reasons that have none.
+func dropReasons(t *testing.T, s *side, node string, owner dataplane.Owner) (reasons map[string]uint64) {
+	t.Helper()
+	s.nodes[node].Do(func() {
+		h, err := kernel.New(owner)
+		require.NoError(t, err)
+		defer h.Close()
+		reasons, err = h.DropReasons()
+		require.NoError(t, err)
+	})
+	maps.DeleteFunc(reasons, func(_ string, n uint64) bool { return n == 0 })
+	return reasons
 }
 
 // Where pods of a cluster reached the nodes of another one and their node ports, by the network between all nodes, they still do when the two are
@@ -129,6 +144,7 @@ func TestHostileSourceInAFlatNetwork(t *testing.T) {
 	require.Eventually(t, func() bool { send("172.18.1.12", 30080); return seen("10.111.0.0/16") != "0" }, 10*time.Second, 50*time.Millisecond)
 	require.Equal(t, "0", seen(west.podIP("worker")))
 	require.EqualValues(t, 9, routeDrops(t, east, "worker")["west"])
+	require.Equal(t, map[string]uint64{dataplane.DropBeside: 9}, dropReasons(t, east, "worker", dataplane.RouteOwner))
 	east.nodes["worker"].Run("nft flush chain ip submariner-route-antispoof prerouting; nft flush chain ip submariner-route postrouting")
 	require.Eventually(t, func() bool { send(east.podIP("worker"), 5353); return seen(west.podIP("worker")) != "0" }, 10*time.Second, 50*time.Millisecond,
 		"the attack does not work even without a defense")

@@ -195,7 +195,7 @@ func (m *member) tell(t testing.TB, role mesh.Role, snap mesh.Snapshot, p mesh.P
 	meters := newMeters(role.Name, registry)
 	meters.observe(p, len(ops), time.Second, o)
 	meters.reported(report, o)
-	meters.dropped(drops)
+	meters.dropped(drops, nil)
 	metrics, err := registry.Gather()
 	require.NoError(t, err)
 	fmt.Fprintln(&m.told, p.State.String(), string(text), metrics, ops, p.Probes, drops)

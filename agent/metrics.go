@@ -33,6 +33,7 @@ type meters struct {
 	omitted     prometheus.Gauge
 	restarts    *prometheus.CounterVec
 	drops       *prometheus.CounterVec
+	reasons     *prometheus.CounterVec
 	ignored     prometheus.Counter
 	egress      *prometheus.GaugeVec
 
@@ -66,6 +67,7 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 		omitted:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_omitted_connections", Help: "Number of connections that are not connected and that have no metrics, as the report of the gateway has no room for them.", ConstLabels: own}),
 		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
 		drops:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_isolation_drops_total", Help: "Number of packets from and to another cluster that the node dropped because their source or destination belongs to neither cluster, or to the wrong one, such as packets for a third cluster. What WireGuard or IPsec refuses itself, because of its source, is not counted."}, []string{"remote_cluster"}),
+		reasons:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_drops_total", Help: "Number of packets that the tables of nftables on the node dropped, by reason (docs/troubleshooting.md).", ConstLabels: own}, []string{"reason"}),
 		ignored:     prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_ignored_probe_answers_total", Help: "Number of answers to probes that were ignored: forged, repeated or far too late.", ConstLabels: own}),
 		egress:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_global_egress_connections", Help: "Number of connections from a global address to the destination with the most of them, of the 20 addresses with the fewest ports left. 65536 are possible."}, []string{"address"}),
 		since:       map[string]time.Time{},
@@ -74,7 +76,7 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 	for _, g := range m.ofConnections() {
 		reg.MustRegister(g)
 	}
-	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.omitted, m.restarts, m.drops, m.ignored, m.egress)
+	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.omitted, m.restarts, m.drops, m.reasons, m.ignored, m.egress)
 	return m
 }
 
@@ -113,9 +115,12 @@ func (m *meters) restarted(program string, times int) {
 	m.restarts.WithLabelValues(program).Add(float64(times))
 }
 
-// dropped adds packets that were dropped between clusters, by cluster. Other clusters have left: their
+// dropped adds packets that were dropped, by cluster and by reason. Other clusters have left: their
 // IDs must not stay.
-func (m *meters) dropped(more map[string]uint64) {
+func (m *meters) dropped(more, reasons map[string]uint64) {
+	for reason, n := range reasons {
+		m.reasons.WithLabelValues(reason).Add(float64(n))
+	}
 	for cluster := range m.counted {
 		if _, ok := more[cluster]; !ok {
 			m.drops.DeleteLabelValues(cluster)

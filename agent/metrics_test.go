@@ -60,12 +60,12 @@ func TestMetricsOfConnections(t *testing.T) {
 func TestMetricsOfDrops(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMeters("gateway", reg)
-	m.dropped(map[string]uint64{"west": 2, "north": 0})
-	m.dropped(map[string]uint64{"west": 3, "north": 0})
+	m.dropped(map[string]uint64{"west": 2, "north": 0}, nil)
+	m.dropped(map[string]uint64{"west": 3, "north": 0}, nil)
 	require.Subset(t, gathered(t, reg), []string{
 		`submariner_isolation_drops_total remote_cluster="west" 5`, `submariner_isolation_drops_total remote_cluster="north" 0`,
 	})
-	m.dropped(map[string]uint64{"north": 1})
+	m.dropped(map[string]uint64{"north": 1}, nil)
 	require.Contains(t, gathered(t, reg), `submariner_isolation_drops_total remote_cluster="north" 1`)
 	require.NotContains(t, strings.Join(gathered(t, reg), "\n"), "west")
 }

@@ -10,6 +10,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/dataplane"
 	"subctl/internal/nstest"
 )
 
@@ -116,6 +117,7 @@ func TestHostileTransitThroughNodePort(t *testing.T) {
 	require.Eventually(t, func() bool { return isolationDrops(t, hub)["west"] == 5 }, 10*time.Second, 100*time.Millisecond, "the gateway counts what it drops")
 	reach(t, hub, "gw", north, "worker")
 	require.False(t, arrived())
+	require.Equal(t, map[string]uint64{dataplane.DropFromElsewhere: 5}, dropReasons(t, hub, "gw", dataplane.GatewayOwner))
 	require.Eventually(t, func() bool { datagram(t, west.nodes["worker"], "172.18.1.11:30080"); return delivered() }, 10*time.Second, 100*time.Millisecond)
 	gateway.Run("nft flush chain ip submariner-gateway-antispoof forward; iptables -F SUBMARINER-GW-vxlantunnel")
 	north.nodes["gw"].Run("iptables -t raw -F PREROUTING")

@@ -3,11 +3,16 @@ package cmd
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -25,6 +30,8 @@ one. Connections that were reported more than 15 s ago are shown as errors; thos
 that another gateway of its cluster has replaced are not shown. A gateway with about 1,000
 connections or more does not report each of them: first, it leaves out some that are connected
 and carry no packets. The command prints how many are left out.
+
+A line below the table names nodes that drop packets now, and why: see docs/troubleshooting.md.
 
 LOCAL GATEWAY is shown if there are several.
 
@@ -104,7 +111,7 @@ func connectionsTable() look.Section { return connectionsView().Section() }
 func connectionsView() look.View[connectionRow] {
 	return look.View[connectionRow]{
 		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed, look.ReadRouteAgentsIfAllowed}, Joined: true,
-		Rows: connectionRows, Trouble: connectionTrouble, Note: omittedConnections,
+		Rows: connectionRows, Trouble: connectionTrouble, Note: connectionNotes,
 		Columns: []printer.Column[connectionRow]{
 			{Head: "LOCAL GATEWAY", Wide: true, Unless: severalLocal, Cell: func(r connectionRow) string { return r.Gateway }},
 			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
@@ -253,6 +260,45 @@ func remoteIP(c submarinerv1.Connection) string {
 		return cmp.Or(c.Endpoint.PublicIP, c.Endpoint.PrivateIP)
 	}
 	return cmp.Or(c.UsingIP, c.Endpoint.PrivateIP)
+}
+
+// connectionNotes returns what is no problem of a connection, but may explain why something does not work.
+func connectionNotes(s look.Site) string {
+	notes := droppingNodes(s)
+	if omitted := omittedConnections(s); omitted != "" {
+		notes = append([]string{omitted}, notes...)
+	}
+	return strings.Join(notes, "; ")
+}
+
+// droppingNodes returns which nodes drop packets now, and why.
+func droppingNodes(s look.Site) (out []string) {
+	nodes := map[string][]string{} // by reason
+	note := func(node string, conditions []metav1.Condition) {
+		c := meta.FindStatusCondition(conditions, mesh.ConditionPacketsDropped)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			return
+		}
+		text := strings.ReplaceAll(c.Message, "\n", ", ")
+		if !slices.Contains(nodes[text], node) {
+			nodes[text] = append(nodes[text], node)
+		}
+	}
+	for _, gw := range s.Current() {
+		note(gw.Name, gw.Status.Conditions)
+	}
+	for _, ra := range s.RouteAgents {
+		note(ra.Name, ra.Status.Conditions)
+	}
+	for _, text := range slices.Sorted(maps.Keys(nodes)) {
+		slices.Sort(nodes[text])
+		verb := " drops "
+		if len(nodes[text]) > 1 {
+			verb = " drop "
+		}
+		out = append(out, words.List(nodes[text])+verb+"packets: "+text)
+	}
+	return out
 }
 
 // omittedConnections returns which gateways do not report all of their connections, as they have too many; empty if there are none.

@@ -29,6 +29,7 @@ const (
 	AntispoofForged      = "drop-forged"      // counts by sender of the VXLAN packet
 	AntispoofSource      = "drop-source"      // counts by source
 	AntispoofDestination = "drop-destination" // counts by destination
+	AntispoofNotThrough  = "drop-beside"      // counts by source
 )
 
 // The chains for packets that VXLAN packets have contained.
@@ -47,7 +48,7 @@ const (
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
 	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofBeside, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
-	AntispoofOutput, AntispoofLeaving, AntispoofICMP, AntispoofErrors,
+	AntispoofOutput, AntispoofLeaving, AntispoofNotThrough, AntispoofICMP, AntispoofErrors,
 	AntispoofArriving, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
 	"elsewhere", "icmp-inside", "errors-inside", "arrived",
 }

@@ -18,6 +18,8 @@ type DropCounter interface {
 	// Drops returns the number of packets by cluster ID, for the clusters of the table. The numbers may
 	// start from 0 again at any time.
 	Drops() (map[string]uint64, error)
+	// DropReasons returns the number of packets that the owner's tables of nftables have dropped, for clusters or not, by reason: see DropReason.
+	DropReasons() (map[string]uint64, error)
 }
 
 // isolationRules keep clusters apart:
@@ -158,6 +160,7 @@ func (a Antispoof) countingRules(r *antispoofRules) {
 		r.drop(chain)
 	}
 	count(AntispoofSource, Match{SAddrIn: AntispoofSetClusters})
+	count(AntispoofNotThrough, Match{SAddrIn: AntispoofSetClusters})
 	count(AntispoofForged, Match{SenderIn: AntispoofSetClusters})
 	count(AntispoofDestination, Match{DAddrIn: AntispoofSetClusters}, Match{NexthopIn: AntispoofSetClusters})
 	count(AntispoofLeaving, Match{InnerToIn: AntispoofSetClusters}, Match{DAddrIn: AntispoofSetClusters})

@@ -43,12 +43,12 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 		others = append(others, Match{IIFNot: d})
 	}
 	if len(a.Protected) == 0 {
-		r.jump(AntispoofSource, AntispoofForeign, others...)
+		r.jump(AntispoofNotThrough, AntispoofForeign, others...)
 		return
 	}
 	r.jump(AntispoofBeside, AntispoofForeign, others...)
 	for _, n := range a.usuallyFirst(a.Protected) {
-		r.jump(AntispoofSource, AntispoofBeside, Match{DAddr: n})
+		r.jump(AntispoofNotThrough, AntispoofBeside, Match{DAddr: n})
 	}
 }
 

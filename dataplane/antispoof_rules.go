@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AntispoofRule is a rule of Antispoof. It drops the packets that match, unless another field is set.
+// AntispoofRule is a rule of Antispoof. It drops and counts the packets that match, unless another field is set.
 type AntispoofRule struct {
 	Chain    string
 	Matches  []Match
@@ -26,7 +26,7 @@ type AntispoofRule struct {
 
 // String returns the rule in the notation of nft.
 func (r AntispoofRule) String() string {
-	verdict := "drop"
+	verdict := "counter drop"
 	switch {
 	case r.Jump != "":
 		verdict = "jump " + r.Jump

@@ -237,7 +237,7 @@ func (r GlobalnetRule) String() string {
 		GlobalnetFromSource:      fmt.Sprintf("snat to ip saddr . %s map @%s", source, GlobalnetSources),
 		GlobalnetFromShared:      fmt.Sprintf("snat to %s map @%s", source, GlobalnetShared),
 		GlobalnetMasquerade:      "masquerade",
-		GlobalnetDrop:            "drop",
+		GlobalnetDrop:            "counter drop",
 	}[r.Do])
 	return strings.TrimSpace(strings.Join(words, " "))
 }

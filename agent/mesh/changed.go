@@ -69,7 +69,7 @@ func conditionChanges(a, b *[]metav1.Condition) (own bool, others []string) {
 func splitConditions(cs []metav1.Condition) (own, others []metav1.Condition) {
 	for _, c := range cs {
 		switch c.Type {
-		case ConditionRefused, ConditionCablePoliciesValid, ConditionCablesChanged:
+		case ConditionRefused, ConditionPacketsDropped, ConditionCablePoliciesValid, ConditionCablesChanged:
 			others = append(others, c)
 		default:
 			own = append(own, c)

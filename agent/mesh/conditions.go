@@ -39,6 +39,8 @@ const (
 	ConditionCablesChanged = "CablesChanged"
 	// ConditionBrokerSynced is True if this cluster and the broker hold the same objects.
 	ConditionBrokerSynced = submarinerv1.ConditionBrokerSynced
+	// ConditionPacketsDropped is True while the node drops packets that no cable accepts. Nothing is wrong with the node.
+	ConditionPacketsDropped = "PacketsDropped"
 	// ConditionPreSharedKey is False if the gateway's pod has no pre-shared key.
 	ConditionPreSharedKey = "PreSharedKey"
 )
@@ -59,6 +61,7 @@ const (
 	reasonSameAddress     = "SameAddress"
 	reasonSamePods        = "SamePodNetwork"
 	reasonFirewall        = "Firewall"
+	reasonNotAccepted     = "NotAccepted"
 )
 
 // ReasonWaiting is the reason of a condition that is False because it is too early to
@@ -94,6 +97,9 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	m := p.Mesh
 	if m == nil {
 		return cs
+	}
+	if text := m.Snapshot.Dropping.text(); text != "" {
+		add(ConditionPacketsDropped, true, reasonNotAccepted, clip(text))
 	}
 	if texts := Refusals(m.Cables.Refused, o.Exchange); len(texts) > 0 {
 		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))

@@ -86,6 +86,8 @@ type Snapshot struct {
 	Forwarded dataplane.Forwarded
 	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if unknown.
 	Drops map[string]uint64
+	// Dropping is why and for whom the node drops packets now.
+	Dropping Dropping
 
 	// Mislabelled are the objects of this cluster that the API server has with the label of
 	// copies, without it, as the snapshot has them. They are named after this cluster.

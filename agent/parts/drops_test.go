@@ -16,10 +16,11 @@ import (
 // counter is a kernel that counts.
 type counter struct {
 	mortal
-	drops map[string]uint64
+	drops, reasons map[string]uint64
 }
 
-func (c counter) Drops() (map[string]uint64, error) { return maps.Clone(c.drops), nil }
+func (c counter) Drops() (map[string]uint64, error)       { return maps.Clone(c.drops), nil }
+func (c counter) DropReasons() (map[string]uint64, error) { return maps.Clone(c.reasons), nil }
 
 // Before the agent has made anything, nothing is counted.
 func TestDropsOfNothing(t *testing.T) {
@@ -35,7 +36,7 @@ func TestDropsAreAddedUp(t *testing.T) {
 	sums := map[string]uint64{}
 	d := newDrops(Options{
 		Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel },
-		Dropped: func(more map[string]uint64) {
+		Dropped: func(more, _ map[string]uint64) {
 			for c, n := range more {
 				sums[c] += n
 			}
@@ -59,4 +60,38 @@ func TestDropsAreAddedUp(t *testing.T) {
 	s.Now = s.Now.Add(dropsEvery)
 	require.NoError(t, d.Observe(&s))
 	require.Equal(t, map[string]uint64{"north": 1}, s.Drops)
+}
+
+// What is dropped is reported while it goes on: not for a few packets, and not by turns.
+func TestDropsGoOn(t *testing.T) {
+	kernel := counter{drops: map[string]uint64{"west": 100}, reasons: map[string]uint64{dataplane.DropBeside: 100, dataplane.DropPort: 7}}
+	d := newDrops(Options{
+		Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel }, Dropped: func(_, _ map[string]uint64) {},
+	})
+	s := mesh.NewSnapshot[client.Object]("worker")
+	s.Now = time.Unix(1000, 0)
+	goesOn := mesh.Dropping{Reasons: []string{dataplane.DropBeside}, Clusters: []string{"west"}}
+	for _, step := range []struct {
+		what  string
+		after time.Duration
+		more  uint64
+		want  mesh.Dropping
+	}{
+		{"what was dropped before the agent started", 0, 0, mesh.Dropping{}},
+		{"a few packets", dropsEvery, dropsMany - 1, mesh.Dropping{}},
+		{"more", dropsEvery, 1, goesOn},
+		{"a pause", dropsRest - time.Second, 0, goesOn},
+		{"one packet", 0, 1, goesOn},
+		{"none for long", dropsRest + dropsEvery, 0, mesh.Dropping{}},
+		{"one packet, after that", dropsEvery, 1, mesh.Dropping{}},
+	} {
+		s.Now = s.Now.Add(step.after)
+		if step.after == 0 && !d.readAt.IsZero() {
+			d.readAt = d.readAt.Add(-dropsEvery)
+		}
+		kernel.drops["west"] += step.more
+		kernel.reasons[dataplane.DropBeside] += step.more
+		require.NoError(t, d.Observe(&s))
+		require.Equal(t, step.want, s.Dropping, step.what)
+	}
 }

@@ -75,7 +75,7 @@ type Options struct {
 	Restarted func(program string, times int)
 	// Dropped is called with the packets that the node has dropped between clusters since the last
 	// call, for each cluster that it knows.
-	Dropped func(more map[string]uint64)
+	Dropped func(clusters, reasons map[string]uint64)
 	// Cabler returns the kernel's view of the cables; nil if there is none.
 	Cabler func() dataplane.Cabler
 	// Ignored is called when an answer to a probe was ignored.

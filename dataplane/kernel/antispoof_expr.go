@@ -73,7 +73,7 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 			SrcRegKey: unix.NFT_REG_1, SetName: ways.Name, SetID: ways.ID, Operation: unix.NFT_DYNSET_OP_ADD,
 		})
 	}
-	return append(out, &expr.Verdict{Kind: expr.VerdictDrop})
+	return append(out, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})
 }
 
 // matchExprs returns the expressions of a match. A packet that is too short for one does not

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -10,6 +11,7 @@ import (
 	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,4 +54,64 @@ func (h *Host) Drops() (map[string]uint64, error) {
 		}
 	}
 	return drops, nil
+}
+
+// DropReasons implements dataplane.DropCounter. Only rules that drop packets have counters.
+func (h *Host) DropReasons() (map[string]uint64, error) {
+	reasons := map[string]uint64{}
+	for _, table := range []string{h.owner.Antispoof, h.owner.Globalnet} {
+		for _, family := range []nftables.TableFamily{family4, family6} {
+			if table == "" {
+				continue
+			}
+			msgs, err := h.nft(family, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, table)
+			if err != nil && !netlink.Gone(err) && !lacksFamily(err) {
+				return nil, fmt.Errorf("reading the counters of table %s: %w", table, err)
+			}
+			for _, m := range msgs {
+				chain, packets, counts := ruleCounter(m)
+				if reason := dataplane.DropReason(chain); counts && reason != "" {
+					reasons[reason] += packets
+				}
+			}
+		}
+	}
+	return reasons, nil
+}
+
+// ruleCounter returns the chain of a rule and the packets that its counter has counted, if it has one.
+func ruleCounter(m []byte) (chain string, packets uint64, counts bool) {
+	for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
+		switch t {
+		case unix.NFTA_RULE_CHAIN:
+			chain = netlink.Text(v)
+		case unix.NFTA_RULE_EXPRESSIONS:
+			for _, expression := range netlink.Attrs(v) {
+				if n, is := counterOf(expression); is {
+					packets, counts = n, true
+				}
+			}
+		}
+	}
+	return chain, packets, counts
+}
+
+// counterOf returns the packets of an expression that is a counter.
+func counterOf(expression []byte) (packets uint64, is bool) {
+	for t, v := range netlink.Attrs(expression) {
+		switch t {
+		case unix.NFTA_EXPR_NAME:
+			is = netlink.Text(v) == "counter"
+		case unix.NFTA_EXPR_DATA:
+			if !is {
+				return 0, false
+			}
+			for t, v := range netlink.Attrs(v) {
+				if t == unix.NFTA_COUNTER_PACKETS && len(v) == 8 {
+					packets = binary.BigEndian.Uint64(v)
+				}
+			}
+		}
+	}
+	return packets, is
 }

@@ -147,7 +147,7 @@ func globalnetAction(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) (
 	case dataplane.GlobalnetMasquerade:
 		return []expr.Any{&expr.Masq{}}
 	case dataplane.GlobalnetDrop:
-		return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}
+		return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
 	}
 	return nil
 }

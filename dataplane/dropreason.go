@@ -1,0 +1,56 @@
+package dataplane
+
+// The reasons for which tables of nftables drop packets: short words that stay, for metrics and messages.
+const (
+	DropFromElsewhere = "wrong-source"      // arrived through a cable, with a source or destination that the cluster at its other end may not use
+	DropToElsewhere   = "wrong-destination" // on its way into a cable, without a source in this cluster
+	DropTransit       = "transit"           // from another cluster, on its way into a cable
+	DropBeside        = "beside-cable"      // from another cluster's networks to pods or Services, and not through a cable
+	DropForged        = "forged-sender"     // a VXLAN packet from the wrong device, or to a node from a sender that is none
+	DropDevice        = "device-address"    // forwarded to an address on a device of ours
+	DropPort          = "agent-port"        // from another cluster to a port of the agents
+	DropAnswer        = "unasked-answer"    // an answer to a ping or an echo that the node has not sent
+	DropIPv6          = "ipv6"              // IPv6 through a cable
+	DropNoAddress     = "no-global-address" // the gateway has no global address for the source yet
+)
+
+// DropReasons explains the reasons, for people.
+var DropReasons = map[string]string{
+	DropFromElsewhere: "packets through a cable whose source or destination the cluster at its other end may not use",
+	DropToElsewhere:   "packets for another cluster whose source is not in the pod, Service or global networks of this cluster",
+	DropTransit:       "packets from one other cluster for another one: nothing is passed on between clusters",
+	DropBeside:        "packets from networks of another cluster to pods or Services of this one that did not come through a cable",
+	DropForged:        "VXLAN packets from the wrong device or sender",
+	DropDevice:        "packets forwarded to addresses of cable devices",
+	DropPort:          "packets from other clusters to ports of the agents",
+	DropAnswer:        "answers to pings or echoes that the node has not sent",
+	DropIPv6:          "IPv6 packets through a cable",
+	DropNoAddress:     "packets for another cluster, while the gateway has no global address for them",
+}
+
+// DropReason returns the reason for which a chain of Antispoof or Globalnet drops packets; empty for a chain of no plan.
+func DropReason(chain string) string {
+	switch chain {
+	case AntispoofSource, AntispoofForged:
+		return DropFromElsewhere
+	case AntispoofDestination, AntispoofLeaving:
+		return DropToElsewhere
+	case AntispoofAbroad:
+		return DropTransit
+	case AntispoofNotThrough:
+		return DropBeside
+	case AntispoofVXLAN, AntispoofWay, AntispoofTransit:
+		return DropForged
+	case AntispoofUnforwarded:
+		return DropDevice
+	case AntispoofClosed:
+		return DropPort
+	case AntispoofPongs, AntispoofReturned:
+		return DropAnswer
+	case AntispoofIPv6:
+		return DropIPv6
+	case GlobalnetEgress:
+		return DropNoAddress
+	}
+	return ""
+}
