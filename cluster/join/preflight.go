@@ -154,17 +154,11 @@ func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, work
 
 // asCreated returns the pod that the controller of a workload creates.
 func (j *Operation) asCreated(ctx context.Context, w replaced) (*corev1.Pod, error) {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: w.name + "-", Namespace: cluster.Namespace, Labels: w.template.Labels, Annotations: w.template.Annotations,
-		},
-		Spec: *w.template.Spec.DeepCopy(),
+	owner := w.live
+	if owner == nil {
+		owner = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: w.name}}
 	}
-	if w.live != nil {
-		pod.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: w.kind, Name: w.name, UID: w.live.GetUID(), Controller: new(true),
-		}}
-	}
+	pod := workload.AsCreated(w.kind, owner, w.template)
 	account := client.ObjectKey{Namespace: cluster.Namespace, Name: pod.Spec.ServiceAccountName}
 	found, err := kube.Optional(ctx, j.Member, &corev1.ServiceAccount{}, account)
 	if err == nil && found == nil { // join creates it

@@ -129,7 +129,7 @@ func (j *Operation) unready(ctx context.Context) (faults []workload.Fault, lines
 	if err != nil {
 		return nil, nil, err
 	}
-	faults = agents.Faults()
+	faults = agents.Ask(ctx, j.Member, agents.Faults())
 	lines, err = j.unconnectedYet(ctx, len(faults) > 0, agents.NotReady())
 	return faults, lines, err
 }

@@ -116,7 +116,7 @@ func (u *Operation) explain(ctx context.Context, r *Remains, agents []agentRepor
 	faults := map[[2]string]workload.Fault{}
 	// Without the reasons, the lines are shorter.
 	if s, err := workload.Read(ctx, u.Cluster, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName}, nil); err == nil {
-		for _, f := range s.Faults() {
+		for _, f := range s.Ask(ctx, u.Cluster, s.Faults()) {
 			faults[[2]string{f.Workload, f.Node}] = f
 		}
 	}

@@ -21,7 +21,8 @@ func (s *Snapshot) rejected(w metav1.Object) *Fault {
 		}
 		switch e.Reason {
 		case "FailedCreate":
-			return s.rejection(strings.TrimPrefix(e.Message, "Error creating: "))
+			text := strings.TrimPrefix(e.Message, "(combined from similar events): ")
+			return s.rejection(strings.TrimPrefix(text, "Error creating: "))
 		case "SuccessfulCreate":
 			return nil
 		}

@@ -66,13 +66,21 @@ func faults(t *testing.T, c client.Client) []workload.Fault {
 	return s.Faults()
 }
 
+// asked returns the faults, with what the API server answers now: controllers that have failed often report late.
+func asked(t *testing.T, c client.Client) []workload.Fault {
+	t.Helper()
+	s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName}, []string{cluster.GlobalnetName})
+	require.NoError(t, err)
+	return s.Ask(t.Context(), c, s.Faults())
+}
+
 // until waits until the faults are as wanted.
-func until(t *testing.T, c client.Client, what string, ok func([]workload.Fault) bool) []workload.Fault {
+func until(t *testing.T, c client.Client, what string, read func(*testing.T, client.Client) []workload.Fault, ok func([]workload.Fault) bool) {
 	t.Helper()
 	var got []workload.Fault
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if got = faults(t, c); ok(got) {
-			return got
+		if got = read(t, c); ok(got) {
+			return
 		}
 		beat(t, c)
 		require.True(t, time.Now().Before(deadline), "%s: %v", what, got)
@@ -120,10 +128,14 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 			"denied request: pods are not allowed here", "exempt namespace submariner-operator",
 		},
 	} {
+		read := asked
+		if test.name == "LimitRange" { // the first: by the Events alone
+			read = faults
+		}
 		for _, rule := range test.rules {
 			require.NoError(t, c.Create(t.Context(), rule.DeepCopyObject().(client.Object)), test.name)
 		}
-		until(t, c, test.name, func(got []workload.Fault) bool {
+		until(t, c, test.name, read, func(got []workload.Fault) bool {
 			require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace), client.GracePeriodSeconds(0))) // created before the rule was in force
 			rejected := map[string]bool{}
 			for _, f := range got {
@@ -138,10 +150,26 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 			require.NoError(t, c.Delete(t.Context(), rule), test.name)
 		}
 	}
+	// Without the Events, and without those of the rule that is in force now, the API server is asked.
+	for _, rule := range rejects("theirs", "false", "not at this time") {
+		require.NoError(t, c.Create(t.Context(), rule))
+	}
+	until(t, c, "no Events", faults, func(got []workload.Fault) bool {
+		s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName}, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace), client.GracePeriodSeconds(0)))
+		s.Events, s.Pods = nil, nil
+		require.Equal(t, "there is no pod yet", s.Faults()[0].Text)
+		f := s.Ask(t.Context(), c, s.Faults())[0]
+		return f.Rejected && f.Lasting && strings.Contains(f.Text, "denied request: not at this time")
+	})
+	for _, rule := range rejects("theirs", "false", "") {
+		require.NoError(t, c.Delete(t.Context(), rule))
+	}
 	// A new version of the DaemonSets makes their controller try again; the pods then only lack a scheduler.
 	for _, name := range []string{cluster.GatewayName, cluster.RouteAgentName} {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace}}
-		until(t, c, "no rule", func(got []workload.Fault) bool {
+		until(t, c, "no rule", faults, func(got []workload.Fault) bool {
 			require.NoError(t, c.Patch(t.Context(), ds, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/try":"`+time.Now().String()+`"}}}`))))
 			for _, f := range got {
 				if f.Workload == "DaemonSet "+name {
