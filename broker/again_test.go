@@ -85,12 +85,12 @@ func TestRevokeRemovesOrphanedRights(t *testing.T) {
 func TestReserveAfterADeletion(t *testing.T) {
 	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
 	d.Join(t, "east", "uid-east")
-	limit(t, d, "3", "count/cablepolicies.submariner.io")
+	limit(t, d, "7", "count/cablepolicies.submariner.io")
 	for _, o := range []client.Object{cluster(d.NS, "east"), slotted["endpoints"](d.NS, "east", 0), slotted["cablepolicies"](d.NS, "east", 0)} {
 		require.NoError(t, d.Admin.Delete(ctx, o))
 	}
 	d.Join(t, "east", "uid-east")
-	require.Equal(t, 1+4+3, stored(t, d, "east"))
+	require.Equal(t, 1+4+7, stored(t, d, "east"))
 }
 
 // An administrator raises the quota beyond what members read. No join stores so much that the members
@@ -169,7 +169,7 @@ func TestReserveConcurrentlyAndInterrupted(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.Equal(t, 1+4+4, stored(t, d, "east"))
+	require.Equal(t, 1+4+8, stored(t, d, "east"))
 	times := 0
 	for n := 0; ; n++ {
 		ctx, stop := context.WithCancel(ctx)
@@ -191,5 +191,5 @@ func TestReserveConcurrentlyAndInterrupted(t *testing.T) {
 	require.ErrorAs(t, err, new(*broker.TakenError))
 	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{})
 	require.NoError(t, err)
-	require.Equal(t, 1+4+4, stored(t, d, "west"))
+	require.Equal(t, 1+4+8, stored(t, d, "west"))
 }

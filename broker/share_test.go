@@ -68,7 +68,7 @@ func TestHostileHoarder(t *testing.T) {
 	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
 	hoarder, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
 	east := hoarder.(interface{ Unwrap() client.Client }).Unwrap()
-	counted := map[string]int{"endpoints.submariner.io": 4, "clusters.submariner.io": 1, "cablepolicies.submariner.io": 4}
+	counted := map[string]int{"endpoints.submariner.io": 4, "clusters.submariner.io": 1, "cablepolicies.submariner.io": 8}
 	used := func() map[string]int64 {
 		q := &corev1.ResourceQuota{}
 		require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "submariner-k8s-broker"}, q))
@@ -101,7 +101,7 @@ func TestHostileHoarder(t *testing.T) {
 		if n%2 == 0 {
 			return slotted["endpoints"](d.NS, "east", 4+n%12)
 		}
-		return slotted["cablepolicies"](d.NS, "east", 4+n%28)
+		return slotted["cablepolicies"](d.NS, "east", 8+n%24)
 	}
 	short := func(n int) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, time.Duration(1+n%8)*time.Millisecond)
@@ -183,7 +183,7 @@ func TestHostileHoarder(t *testing.T) {
 		t.Logf("%s: %d times", name, count.Load())
 	}
 	t.Logf("the slowest write of the other member took %s", slowest)
-	require.LessOrEqual(t, stored(t, d, "east"), 1+4+4)
+	require.LessOrEqual(t, stored(t, d, "east"), 1+4+8)
 }
 
 // fillOrChange makes an object of the broker the same as o.
@@ -238,7 +238,7 @@ func TestHostileReservations(t *testing.T) {
 	}
 	with := func(o client.Object, change func(client.Object)) client.Object { change(o); return o }
 	for _, k := range exchange.Kinds() {
-		more := func() client.Object { return owned(k.Empty(d.NS, "east", k.Reserved)) }
+		more := func() client.Object { return owned(k.Empty(d.NS, "east", k.PerCluster-1)) }
 		if k.Slotted() {
 			require.NoError(t, joiner.Create(ctx, more(), client.DryRunAll), k.Name)
 		}
@@ -303,28 +303,28 @@ func TestReserve(t *testing.T) {
 		require.NoError(t, err)
 	}
 	add(broker.Reservation{ToPublish: map[string]int{"endpoints": 9}, Grant: brokertest.Grant("east")})
-	require.Equal(t, 1+9+4, stored(t, d, "east"))
+	require.Equal(t, 1+9+8, stored(t, d, "east"))
 	few := brokertest.Grant("west")
 	few.Gateways = 2
 	_, err := broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{ToPublish: map[string]int{"endpoints": 9}, Grant: few})
 	require.NoError(t, err)
-	require.Equal(t, 1+2+4, stored(t, d, "west"))
+	require.Equal(t, 1+2+8, stored(t, d, "west"))
 	few.Gateways = 16
 	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{ToPublish: map[string]int{"endpoints": 5}, Grant: few})
 	require.NoError(t, err)
-	require.Equal(t, 1+5+4, stored(t, d, "west"), "joining again adds what is missing")
+	require.Equal(t, 1+5+8, stored(t, d, "west"), "joining again adds what is missing")
 
-	more := broker.Reservation{ToPublish: map[string]int{"endpoints": 5, "cablepolicies": 6}, Grant: few}
+	more := broker.Reservation{ToPublish: map[string]int{"endpoints": 5, "cablepolicies": 20}, Grant: few}
 	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", more)
 	require.NoError(t, err)
-	require.Equal(t, 1+5+6, stored(t, d, "west"), "also policies")
+	require.Equal(t, 1+5+20, stored(t, d, "west"), "also policies")
 	more.ToPublish["cablepolicies"] = 99
 	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", more)
 	require.NoError(t, err)
 	require.Equal(t, 1+5+32, stored(t, d, "west"), "no more than a clusterset takes of one cluster")
 
 	t.Log("what a cluster has to publish must fit into the quota, the rest need not")
-	used := func(n int) string { return fmt.Sprint(4 + 32 + n) }
+	used := func(n int) string { return fmt.Sprint(8 + 32 + n) }
 	limit(t, d, used(1), "count/cablepolicies.submariner.io")
 	_, err = broker.AddMember(ctx, joiner, d.NS, "north", "uid-north", broker.Reservation{})
 	require.NoError(t, err)
@@ -348,10 +348,10 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, broker.Revoke(ctx, d.Admin, d.NS, []string{"default"}, "north", brokertest.Administrator(), time.Now()))
 	require.Equal(t, 1, stored(t, d, "north"), "the revocation")
 	north := d.Join(t, "north", "uid-north")
-	require.Equal(t, 1+4+4, stored(t, d, "north"))
+	require.Equal(t, 1+4+8, stored(t, d, "north"))
 	require.NoError(t, fillOrChange(ctx, north, cluster(d.NS, "north")), "it takes the place of the revocation")
 	d.Join(t, "north", "uid-north") // again
-	require.Equal(t, 1+4+4, stored(t, d, "north"))
+	require.Equal(t, 1+4+8, stored(t, d, "north"))
 }
 
 // What a member stores under other names, in other namespaces and of other kinds is refused, by rights
@@ -400,7 +400,7 @@ func TestHostileNames(t *testing.T) {
 	} {
 		refused(what, east.Create(ctx, o))
 	}
-	require.Equal(t, 1+4+4, stored(t, d, "east"), "what is reserved")
+	require.Equal(t, 1+4+8, stored(t, d, "east"), "what is reserved")
 
 	t.Log("a member that deletes its identity may write for a moment, under the same names")
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: broker.MemberName("east"), Namespace: d.NS}}

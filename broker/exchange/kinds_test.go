@@ -70,14 +70,14 @@ func lenOf(t *testing.T, list client.ObjectList) int {
 }
 
 // A cluster among few exports as many policies as one may have, without joining again.
-func TestFewClustersGetAllTheirPolicies(t *testing.T) {
+func TestFewClustersGetManyPolicies(t *testing.T) {
 	for _, k := range exchange.Kinds() {
 		if k.Free == nil {
 			continue
 		}
-		for stored := 0; stored <= 3*k.PerCluster; stored += k.PerCluster {
-			n, needed := k.ReservedFor(0, stored, brokertest.Grant("east"))
-			require.Equal(t, k.PerCluster, n)
+		for joined := range 32 {
+			n, needed := k.ReservedFor(0, joined*8, brokertest.Grant("east"))
+			require.Equal(t, 8, n)
 			require.Equal(t, 1, needed)
 		}
 	}
@@ -88,7 +88,7 @@ func TestReservedFor(t *testing.T) {
 	for _, k := range exchange.Kinds() {
 		stored, least := 0, k.Reserved
 		if k.Free != nil {
-			least = k.PerCluster
+			least = 2 * k.Reserved
 		}
 		for i := range 1000 {
 			n, needed := k.ReservedFor(0, stored, brokertest.Grant("east"))

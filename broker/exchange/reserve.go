@@ -88,20 +88,17 @@ func (t Table) blankExpression(of func(*Kind) bool) string {
 	return fmt.Sprintf("has(object.spec) && size(bytes('%%s'.format([object.spec]))) <= %d && (%sfalse)", maxEmpty, blank)
 }
 
-// shares is the number of parts of what is free of a quota, one of which a cluster gets when it
-// joins, so that 1,000 clusters fit: of 2,000 cable policies, the first 27 clusters get 8 to 32 each (see share), the next
-// 175 three each, and the later ones fewer, the last 550 one each.
+// shares is the number of parts of what is free of a quota, one of which a cluster gets when it joins, so that 1,000
+// clusters fit: of 2,000 cable policies, the first 32 clusters get eight each (see share), the next 200 four or three, and
+// the last 550 one each.
 const shares = 550
 
-// share returns how many objects a cluster gets that joins while the clusterset holds stored of them. Members export
-// policies without joining again, as many as they have slots. So while few clusters have joined, each gets as many as a
-// cluster may have; then, half as many twice. Only kinds whose names people choose are worth that: gateways are counted when joining.
+// share returns how many objects a cluster gets that joins while the clusterset holds stored of them. A member exports
+// policies without joining again, as many as it has slots: while few clusters have joined, each gets
+// twice as many. Only kinds whose names people choose are worth that: gateways are counted when joining.
 func (k *Kind) share(stored int) int {
-	const part = 16 // of the quota
-	for halvings := range 3 {
-		if k.Free != nil && stored < k.Quota*(halvings+1)/part {
-			return k.PerCluster >> halvings
-		}
+	if k.Free != nil && stored < k.Quota/8 {
+		return min(k.PerCluster, 2*k.Reserved)
 	}
 	return min(k.Reserved, (k.Quota-stored+shares-1)/shares)
 }
