@@ -48,12 +48,12 @@ func (d *deployed) networks(t *testing.T) globalnet.Record {
 	return record
 }
 
-// Twenty clusters that join at the same time, with networks of different sizes, get twenty networks that have no address in common. Each
+// A dozen clusters that join at the same time, with networks of different sizes, get a dozen networks that have no address in common. Each
 // gets the same again.
 func TestConcurrentJoinsGetDifferentNetworks(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 1024)
 	joiner, _ := d.Joiner(t)
-	const clusters = 20
+	const clusters = 12
 	var got [clusters]netip.Prefix
 	var errs [clusters]error
 	var all sync.WaitGroup

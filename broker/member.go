@@ -30,9 +30,9 @@ type Credentials struct {
 	ProxyUser Secret
 }
 
-// memberTimeout bounds the wait for the broker's controllers, which take well under a second
-// while they run.
-const memberTimeout = 30 * time.Second
+// memberTimeout bounds the wait for the broker's controllers and quota, which take well under a second for one cluster, and
+// half a minute for a dozen that join at once.
+const memberTimeout = 60 * time.Second
 
 // EnsureMember claims clusterID on the broker whose base namespace is ns, and gives the
 // cluster the rights of a member. clusterUID is the UID of the cluster's kube-system
