@@ -239,7 +239,7 @@ func TestJoinAndUninstall(t *testing.T) {
 	for _, p := range left.Items {
 		names = append(names, p.Name)
 	}
-	require.Equal(t, []string{"kept", "taken.0", "taken.1", "taken.2", "taken.3", "theirs"}, names)
+	require.Equal(t, []string{"kept", "taken.0", "taken.1", "taken.2", "taken.3", "taken.4", "taken.5", "taken.6", "taken.7", "theirs"}, names)
 }
 
 // reserves has a cluster join again that has more policies and gateways than are reserved for it.
@@ -258,9 +258,9 @@ func (w *joinWorld) reserves(t *testing.T) {
 	counts := func() [2]int {
 		return [2]int{reserved(&submarinerv1.EndpointList{}, "west."), reserved(&v1alpha1.CablePoliciesList{}, "west.")}
 	}
-	require.Equal(t, [2]int{4, 4}, counts())
+	require.Equal(t, [2]int{4, 8}, counts())
 	var made []client.Object
-	for i := range 6 {
+	for i := range 10 {
 		made = append(made, cablePolicy(fmt.Sprint("own-", i), " |  | ipsec"))
 	}
 	made = append(made, copied(cablePolicy("theirs.east.default", " |  | ipsec"), "east", "default"))
@@ -272,7 +272,7 @@ func (w *joinWorld) reserves(t *testing.T) {
 	}
 	r := w.run(t, "join", w.file, "--clusterid", "west", "--wait=false")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
-	require.Equal(t, [2]int{6, 6}, counts(), "one for each gateway node, and for each policy that was made here")
+	require.Equal(t, [2]int{6, 10}, counts(), "one for each gateway node, and for each policy that was made here")
 	for _, o := range made {
 		require.NoError(t, w.memberC.Delete(t.Context(), o))
 	}

@@ -214,15 +214,28 @@ func nodeOf(p *corev1.Pod) string {
 	return ""
 }
 
-// deployment returns the faults of a Deployment.
+// deployment returns the faults of a Deployment. Its pods on nodes that are not Ready are not waited for, as long as
+// another one is available.
 func (s *Snapshot) deployment(d appsv1.Deployment) (out []Fault) {
 	name := "Deployment " + d.Name
 	want := int32(1)
 	if d.Spec.Replicas != nil {
 		want = *d.Spec.Replicas
 	}
+	newest, down := s.newest(d), s.NotReady()
+	var pods []*corev1.Pod
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		switch {
+		case !belongs(p, d, newest):
+		case slices.Contains(down, p.Spec.NodeName) && want > 1:
+			want--
+		default:
+			pods = append(pods, p)
+		}
+	}
 	status := d.Status
-	if status.ObservedGeneration >= d.Generation && status.Replicas <= want &&
+	if status.ObservedGeneration >= d.Generation && status.Replicas == status.UpdatedReplicas &&
 		status.UpdatedReplicas >= want && status.AvailableReplicas >= want {
 		return nil
 	}
@@ -232,21 +245,10 @@ func (s *Snapshot) deployment(d appsv1.Deployment) (out []Fault) {
 			out = append(out, *f)
 		}
 	}
-	newest := s.newest(d)
-	pods := 0
-	for i := range s.Pods {
-		p := &s.Pods[i]
-		owner := metav1.GetControllerOf(p)
-		switch {
-		case p.DeletionTimestamp != nil, newest == nil && !controls(&d, p), newest != nil && !controls(newest, p):
-			continue
-		case newest == nil && owner != nil:
-			continue
-		}
-		pods++
+	for _, p := range pods {
 		add(s.pod(p))
 	}
-	if pods < int(want) {
+	if len(pods) < int(want) {
 		f := s.failure(d)
 		if f == nil && newest != nil {
 			f = s.rejected(newest)
@@ -255,12 +257,24 @@ func (s *Snapshot) deployment(d appsv1.Deployment) (out []Fault) {
 	}
 	if len(out) == 0 {
 		text := fmt.Sprintf("%d of %d pods are ready", status.AvailableReplicas, want)
-		if pods < int(want) {
+		if len(pods) < int(want) {
 			text += s.unknown()
 		}
-		add(&Fault{Text: text, Usual: pods >= int(want) || len(s.Hidden) == 0})
+		add(&Fault{Text: text, Usual: len(pods) >= int(want) || len(s.Hidden) == 0})
 	}
 	return out
+}
+
+// belongs reports whether a pod that is not being deleted is one of a Deployment, whose newest ReplicaSet is nil if it is
+// not known.
+func belongs(p *corev1.Pod, d appsv1.Deployment, newest *appsv1.ReplicaSet) bool {
+	if p.DeletionTimestamp != nil {
+		return false
+	}
+	if newest != nil {
+		return controls(newest, p)
+	}
+	return metav1.GetControllerOf(p) == nil && controls(&d, p)
 }
 
 // newest returns the ReplicaSet with the current template of a Deployment; nil if there is none.

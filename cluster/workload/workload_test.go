@@ -224,3 +224,37 @@ func TestLinesAreFew(t *testing.T) {
 		"DaemonSet y: pod p5 on node a: not ready: see logs", "DaemonSet y: and 1 more of its pods",
 	}, workload.Lines(all))
 }
+
+// One of two nodes has failed: the pod of a Deployment that is bound to it is not waited for, as another one is
+// available; the only pod is.
+func TestDeploymentWithAFailedNode(t *testing.T) {
+	node := func(name string, ready corev1.ConditionStatus) corev1.Node {
+		return corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+		}
+	}
+	pod := func(name, node string, ready corev1.ConditionStatus) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}},
+			Spec:       corev1.PodSpec{NodeName: node},
+			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
+		}
+	}
+	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
+	d.Status = appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}
+	s := workload.Snapshot{
+		Deployments: []appsv1.Deployment{d},
+		Nodes:       []corev1.Node{node("works", corev1.ConditionTrue), node("failed", corev1.ConditionUnknown)},
+		Pods:        []corev1.Pod{pod("a", "works", corev1.ConditionTrue), pod("b", "failed", corev1.ConditionFalse)},
+	}
+	require.Empty(t, s.Faults())
+	s.Nodes[1] = node("failed", corev1.ConditionTrue)
+	require.NotEmpty(t, s.Faults(), "a pod on a node that works")
+	d.Spec.Replicas = new(int32(1))
+	d.Status = appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1}
+	s.Deployments[0] = d
+	s.Nodes[1] = node("failed", corev1.ConditionUnknown)
+	s.Pods = s.Pods[1:]
+	require.NotEmpty(t, s.Faults(), "the only pod")
+}

@@ -6,12 +6,14 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"subctl/internal/cli"
 	"subctl/internal/look"
@@ -73,7 +75,8 @@ func (o *Guard) Confirm(reason error, refused, goOn string) error {
 
 // Await returns a function that waits until all pairs that change their cable use the new
 // one, unless --wait=false is set. It must be called before the change. It reports the pairs for
-// which it does not wait, since no cluster of the kubeconfig sees them.
+// which it does not wait, since no cluster of the kubeconfig sees them. A user who may not read a cluster that might see them
+// gets an error.
 func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.Change) (func(context.Context) error, error) {
 	w := waiter{Guard: o, pending: slices.DeleteFunc(slices.Clone(change.Cables), func(x catalog.CableChange) bool { return !all.Connectable(x.Pair) })}
 	switch {
@@ -90,6 +93,7 @@ func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	w.unread = errors.Join(errs...)
 	for i, err := range errs {
 		if err != nil {
 			sites[i] = look.Site{} // its pairs may have another end
@@ -107,6 +111,9 @@ func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.
 		w.unseen = append(w.unseen, x.Pair.String())
 		return true
 	})
+	if len(w.unseen) > 0 && slices.ContainsFunc(errs, apierrors.IsForbidden) {
+		return nil, fmt.Errorf("%w\nnothing was changed: to change it without waiting for the new cables, add --wait=false", w.unread)
+	}
 	return w.run, nil
 }
 

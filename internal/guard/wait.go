@@ -20,12 +20,18 @@ type waiter struct {
 	targets []*look.Target
 	pending []catalog.CableChange
 	unseen  []string // pairs that change their cable and that none of the targets sees
+	unread  error    // why clusters of the kubeconfig could not be read
 }
 
 // run waits. If the time limit is reached, the exit code is 3.
 func (w *waiter) run(ctx context.Context) error {
 	if n := len(w.unseen); n > 0 {
-		w.progress().Warn("not waiting for %s, as the kubeconfig has no usable context of either cluster: %s", words.Count(n, "pair"), words.List(w.unseen))
+		why := ""
+		if w.unread != nil {
+			why = fmt.Sprintf("\nnot readable: %v", w.unread)
+		}
+		w.progress().Warn("not waiting for %s, as the kubeconfig has no usable context of either cluster: %s%s",
+			words.Count(n, "pair"), words.List(w.unseen), why)
 	}
 	if len(w.pending) == 0 {
 		return nil
