@@ -37,6 +37,7 @@ func exportedWorld() world {
 }
 
 func TestExport(t *testing.T) {
+	unsetWait(t)
 	local := exportWorld(metav1.ConditionFalse, mesh.ReasonNoGlobalNetwork, "")
 	withoutGlobal := submariner("west")
 	withoutGlobal.Spec.GlobalCIDR = ""
@@ -116,6 +117,7 @@ func TestExportWrites(t *testing.T) {
 
 // export prints the address as soon as the agent has reported it.
 func TestExportWaits(t *testing.T) {
+	unsetWait(t)
 	g, _, stderr := testGlobals(t, exportedWorld(), "west")
 	c, err := g.Client(t.Context())
 	require.NoError(t, err)
