@@ -109,9 +109,7 @@ func errorsSeen(t *testing.T, ns *nstest.NS, port int, inside string) int {
 func TestHostileErrors(t *testing.T) {
 	sides := careless(t, "east", "west", "north")
 	east, west, north := sides[0], sides[1], sides[2]
-	for _, ns := range west.nodes { // which would drop these errors, too
-		ns.Run("iptables -D KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP")
-	}
+	west.admitInvalid()
 	pod, own := west.pods["worker"], west.ownIP("worker")
 	about := func(src, dst string) func(int) []byte { // unreachable: a datagram that src has sent
 		return func(port int) []byte {

@@ -44,6 +44,7 @@ func newLeakWorld(t *testing.T, driver string) *leakWorld {
 	}
 	for i, id := range ids {
 		m := newMember(t, fabric, i+1, id, d)
+		m.admitInvalid()
 		m.publish(t)
 		w.members = append(w.members, m)
 	}

@@ -125,6 +125,13 @@ iptables -A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
 iptables -A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 `
 
+// admitInvalid removes kube-proxy's drop of INVALID packets: what should end at our rules must not end there.
+func (s *side) admitInvalid() {
+	for _, ns := range s.nodes {
+		ns.Run("iptables -D KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP")
+	}
+}
+
 func (s *side) podIP(node string) string {
 	return fmt.Sprintf("10.11%d.%d.5", s.net, slices.Index(s.names, node)+1)
 }
