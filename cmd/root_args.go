@@ -38,7 +38,7 @@ func (g *globals) stray(c *cobra.Command, takes, arg string) error {
 	err := fmt.Errorf("%s takes %s", c.CommandPath(), takes)
 	names, unread := g.Contexts()
 	switch {
-	case unread != nil:
+	case unread != nil, len(names) == 0:
 		return fmt.Errorf("%w, and got %q: see %q", err, arg, c.CommandPath()+" --help")
 	case c.Flags().Changed("context"):
 		return fmt.Errorf("%w besides --context, and got %q: see %q", err, arg, c.CommandPath()+" --help")

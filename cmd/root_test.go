@@ -71,7 +71,7 @@ func TestCommandLines(t *testing.T) {
 		},
 		"two nodes": {
 			args: []string{"show", "plan", "gw-1", "gw-2"}, code: 2,
-			stderr: "Error: subctl show plan takes one argument: omit \"gw-2\"\n",
+			stderr: "Error: subctl show plan takes one argument, and got \"gw-2\": see \"subctl show plan --help\"\n",
 		},
 		"contexts and context": {
 			args: []string{"show", "all", "--contexts", "west", "--context", "east"}, contexts: []string{"west", "east"}, code: 2,

@@ -137,7 +137,7 @@ func TestSdewanMistakes(t *testing.T) {
 		"sdewan explain a/b/c":                           `there is no kind of rules "a": use one of Mwan3Policy, Mwan3Rule, FirewallZone, FirewallForwarding, FirewallRule, FirewallSNAT, FirewallDNAT, IpsecProposal, IpsecSite, IpsecHost, CNFService, in KIND/NAME`,
 		"sdewan explain Mwan3Rul/http-rule":              `in KIND/NAME; did you mean "Mwan3Rule"?`,
 		"sdewan explain Mwan3Rule/":                      `the name of the rule is missing after "Mwan3Rule/"`,
-		"sdewan install --image ''":                      "--image is empty: specify an image, or omit the flag",
+		"sdewan install --image ''":                      "--image is empty: specify a value",
 		"sdewan install --replicas x":                    `invalid argument "x" for "--replicas" flag: use a whole number`,
 		"sdewan cnf render E_x --purpose a --networks a": `name "E_x" must consist of lower case letters, digits and '-', and begin and end with a letter or digit` + "\n",
 		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a":                     `name "` + strings.Repeat("e", 60) + `" is too long for the Secret ` + strings.Repeat("e", 60) + "-account: choose a shorter name, of at most 55 characters, or set --account-secret and --cert-secret\n",
