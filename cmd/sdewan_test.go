@@ -158,7 +158,7 @@ func TestSdewanMistakes(t *testing.T) {
 
 		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a --account-secret x":          `-cert: choose a shorter name, of at most 58 characters`,
 		"sdewan cnf render " + strings.Repeat("e", 64) + " --purpose a --networks a":                             `has 64 characters: use at most 63` + "\n",
-		"sdewan cnf render e --purpose a --networks a --account-secret '' --cert-secret ''":                      "--account-secret is empty: name a Secret, or omit the flag\n--cert-secret is empty: name a Secret, or omit the flag\n",
+		"sdewan cnf render e --purpose a --networks a --account-secret '' --cert-secret ''":                      "--account-secret is empty: specify a value (is a variable not set?)\n--cert-secret is empty: specify a value (is a variable not set?)\n",
 		"sdewan cnf render e --purpose a --networks =1.2.3.4/24":                                                 `--networks: the name of a network is empty in "=1.2.3.4/24": use NAME or NAME=ADDRESS/BITS`,
 		"sdewan cnf render e --purpose a --networks a=127.0.0.1/8":                                               `--networks: network "a": 127.0.0.0/8 has addresses that no host can have`,
 		"sdewan cnf render e --purpose a --networks a=0.0.0.1/8":                                                 `0.0.0.0/8 has addresses that no host can have`,
