@@ -101,7 +101,7 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 			},
 		},
 	}
-	cluster.PlaceDeployment(&d.Spec.Template)
+	d.Spec.Template.Spec.Affinity = cluster.SuitedNodes() // a cordoned node gets no CNF: it is the user's workload
 	return d, nil
 }
 

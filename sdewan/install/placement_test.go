@@ -11,8 +11,9 @@ import (
 	"subctl/cluster"
 )
 
-// The controller, the webhooks and CNFs run on Linux nodes that are not virtual, whatever their taints, and leave failed nodes within
-// seconds. On OpenShift, their pods are admitted.
+// The controller, the webhooks and CNFs run on Linux nodes that are not virtual. The first two do so whatever the taints of
+// the nodes are, and leave failed nodes within seconds; a CNF, which is the user's workload, runs on no node that is
+// cordoned. On OpenShift, the pods are admitted.
 func TestPodsRunWhereTheyCan(t *testing.T) {
 	cnf, err := edge().Deployment()
 	require.NoError(t, err)
@@ -37,8 +38,11 @@ func TestPodsRunWhereTheyCan(t *testing.T) {
 	for _, d := range deployments {
 		pod := d.Spec.Template.Spec
 		require.Equal(t, cluster.SuitedNodes().NodeAffinity, pod.Affinity.NodeAffinity, d.Name)
-		_, ok := cluster.Tolerated([]corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}, pod.Tolerations)
-		require.True(t, ok, d.Name)
+		_, ok := cluster.Tolerated([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}, pod.Tolerations)
+		require.Equal(t, d != cnf, ok, d.Name)
+		if d == cnf {
+			continue
+		}
 		require.LessOrEqual(t, *pod.Tolerations[0].TolerationSeconds, int64(30), d.Name)
 	}
 	require.Equal(t, map[string]string{ControllerName: "nonroot-v2", WebhookName: "nonroot-v2"}, constraints)
