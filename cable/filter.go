@@ -43,7 +43,8 @@ func (c Cabling) arrivals(d cableDevice) []dataplane.Object {
 		return []dataplane.Object{rule}
 	}
 	former := rule
-	former.Priority, former.Table = dataplane.FormerPriority, dataplane.FormerIntraTable
+	former.Priority = dataplane.FormerPriority
+	former.Table = dataplane.FormerIntraTable
 	return []dataplane.Object{rule, former}
 }
 

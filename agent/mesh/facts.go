@@ -31,7 +31,8 @@ func (s *Snapshot) SetFacts(k dataplane.Facts) {
 	s.Facts = nodeFacts(k, node, s.podNetworks(), podCIDR(s.submariner(), node))
 	s.neverRoute(k)
 	s.NoCableRule, s.BootID = k.NoCableRule, k.BootID
-	s.FormerRoutes, s.FormerRules = k.FormerRoutes, k.FormerRules
+	s.FormerRoutes = k.FormerRoutes
+	s.FormerRules = k.FormerRules
 	s.PodIPMissing = s.Facts.PodIPPlanned && !slices.ContainsFunc(k.OwnAddrs, func(ip netip.Addr) bool { return ip.String() == s.Facts.PodIP })
 }
 
