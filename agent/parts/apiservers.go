@@ -120,17 +120,9 @@ func (a *apiServers) Observe(s *mesh.Snapshot) error {
 
 // Start looks the addresses up until ctx is done.
 func (a *apiServers) Start(ctx context.Context) error {
-	timer := time.NewTicker(lookUpEvery)
-	defer timer.Stop()
-	for {
-		a.refresh(ctx, time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		case <-a.wake:
-		}
-	}
+	a.refresh(ctx, time.Now())
+	wake.Every(ctx, lookUpEvery, a.wake, func() { a.refresh(ctx, time.Now()) })
+	return nil
 }
 
 // refresh looks all addresses up once, at the same time.

@@ -61,7 +61,8 @@ func (d *drops) Observe(s *mesh.Snapshot) error {
 		now, err := counter.Drops()
 		reasons, also := counter.DropReasons()
 		if err = errors.Join(err, also); err == nil {
-			more, moreReasons := d.counts.add(now), d.reasons.add(reasons)
+			more := d.counts.add(now)
+			moreReasons := d.reasons.add(reasons)
 			if !d.readAt.IsZero() { // or they are from before this agent
 				d.follow(s.Now, more, moreReasons)
 			}

@@ -76,10 +76,6 @@ type target struct {
 	from      v1alpha1.PoliciesFrom
 }
 
-func (t target) equal(o target) bool {
-	return t == o
-}
-
 func newExchanger(o Options) *exchanger {
 	return &exchanger{
 		local: o.Config, dir: o.BrokerDir, proxy: o.Proxy, trust: filepath.Join(o.Secrets, cluster.TrustSecret), log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
@@ -93,7 +89,7 @@ func (x *exchanger) Observe(s *mesh.Snapshot) error {
 	t := x.targetOf(*s)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if t != nil && x.target != nil && x.running != nil && t.equal(*x.target) {
+	if t != nil && x.target != nil && x.running != nil && *t == *x.target {
 		status := x.running.Status()
 		s.PoliciesDigest, s.ClusterSets = status.Digest, status.Sets
 	}
@@ -136,7 +132,7 @@ func (x *exchanger) targetOf(s mesh.Snapshot) *target {
 func (x *exchanger) follow(t *target) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if t == nil && x.target == nil || t != nil && x.target != nil && t.equal(*x.target) {
+	if t == nil && x.target == nil || t != nil && x.target != nil && *t == *x.target {
 		return
 	}
 	x.target, x.running, x.failed = t, nil, ""

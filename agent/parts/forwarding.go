@@ -10,6 +10,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/dataplane"
 	"subctl/internal/alarm"
+	"subctl/internal/wake"
 )
 
 // forwarding probes whether the node forwards packets of other clusters to pods: after the rules of nftables have
@@ -34,26 +35,21 @@ func newForwarding(o Options) *forwarding { return &forwarding{Options: o} }
 
 // Start probes until ctx is done.
 func (f *forwarding) Start(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	var last time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			again := now.Sub(last) >= forwardEvery
-			if f.look(again) {
-				last = now
-			}
+	wake.Every(ctx, lookEvery, nil, func() {
+		now := time.Now()
+		if f.look(now.Sub(last) >= forwardEvery) {
+			last = now
 		}
-	}
+	})
+	return nil
 }
 
 // look probes if the rules have changed, or again is set. It reports whether it has probed.
 func (f *forwarding) look(again bool) bool {
 	f.mu.Lock()
-	probe, was := f.probe, f.result
+	probe := f.probe
+	was := f.result
 	f.mu.Unlock()
 	if f.ProbeForwarding == nil || !probe.From.IsValid() {
 		return false
@@ -92,6 +88,7 @@ func (f *forwarding) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p.Mesh != nil && !reflect.DeepEqual(f.probe, p.Forward) {
-		f.probe, f.result = p.Forward, dataplane.Forwarded{}
+		f.probe = p.Forward
+		f.result = dataplane.Forwarded{}
 	}
 }

@@ -59,23 +59,15 @@ func (w *networkWatch) Observe(s *mesh.Snapshot) error {
 		w.wake.Send()
 	}
 	w.speaker = s.Standing.Speaker
-	s.FoundPods, s.FoundServices = w.pods, w.services
+	s.FoundPods = w.pods
+	s.FoundServices = w.services
 	return nil
 }
 
 // Start looks for networks until ctx is done.
 func (w *networkWatch) Start(ctx context.Context) error {
-	timer := time.NewTicker(networksEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		case <-w.wake:
-		}
-		w.refresh(ctx)
-	}
+	wake.Every(ctx, networksEvery, w.wake, func() { w.refresh(ctx) })
+	return nil
 }
 
 // refresh looks once. If that fails, the networks that are known count.

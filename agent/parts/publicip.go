@@ -112,17 +112,8 @@ func (p *publicIP) watch(host string) {
 
 // Start looks the name up until ctx is done.
 func (p *publicIP) Start(ctx context.Context) error {
-	timer := time.NewTicker(lookUpEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		case <-p.wake:
-		}
-		p.refresh(ctx)
-	}
+	wake.Every(ctx, lookUpEvery, p.wake, func() { p.refresh(ctx) })
+	return nil
 }
 
 // refresh looks the name up once. Of several addresses the lowest counts, so that it stays

@@ -113,20 +113,12 @@ func (s *siblings) there() []string {
 
 // run renews and reads until ctx is done.
 func (s *siblings) run(ctx context.Context) {
-	tick := time.NewTicker(s.every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-tick.C:
-		}
+	wake.Every(ctx, s.every, s.wake, func() {
 		s.mu.Lock()
 		following, owner := s.following, s.owner
 		s.mu.Unlock()
 		if !following {
-			continue
+			return
 		}
 		leases, err := s.renew(ctx, owner)
 		if ctx.Err() != nil {
@@ -136,7 +128,7 @@ func (s *siblings) run(ctx context.Context) {
 		if err == nil && s.read(leases) {
 			s.changed()
 		}
-	}
+	})
 }
 
 // renew renews the Lease of this node, and returns the Leases that exist.

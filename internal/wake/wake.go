@@ -1,4 +1,5 @@
-// Package wake provides a cancelable sleep, and a signal that wakes a goroutine.
+// Package wake provides a cancelable sleep, a signal that wakes a goroutine, and a loop that follows
+// both a clock and a signal.
 package wake
 
 import (
@@ -29,5 +30,21 @@ func (s Signal) Send() {
 	select {
 	case s <- struct{}{}:
 	default: // sent already, and not received yet
+	}
+}
+
+// Every calls do each time the period d has passed, and each time s is sent, until ctx is done. s may be
+// nil.
+func Every(ctx context.Context, d time.Duration, s Signal, do func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-s:
+		}
+		do()
 	}
 }

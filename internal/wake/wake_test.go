@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,4 +27,23 @@ func TestSignal(t *testing.T) {
 	s.Send()
 	<-s
 	require.Empty(t, s)
+}
+
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s, calls := wake.NewSignal(), 0
+		ended := make(chan struct{})
+		go func() {
+			wake.Every(ctx, time.Minute, s, func() { calls++ })
+			close(ended)
+		}()
+		time.Sleep(150 * time.Second)
+		require.Equal(t, 2, calls, "at each period")
+		s.Send()
+		synctest.Wait()
+		require.Equal(t, 3, calls, "and when woken")
+		cancel()
+		<-ended
+	})
 }
