@@ -24,6 +24,9 @@ func gatewayRules() []rbacv1.PolicyRule {
 	return slices.Concat(
 		[]rbacv1.PolicyRule{
 			rule([]string{""}, []string{"configmaps"}, read...), // settings of cable drivers
+			// Whether these agents run.
+			byName(rule([]string{"apps"}, []string{"daemonsets"}, "get"), RouteAgentName),
+			byName(rule([]string{"apps"}, []string{"deployments"}, "get"), GlobalnetName),
 			events,
 		},
 		exchanged([]string{"create", "delete", "get", "list", "patch", "update", "watch"}, "gateways"),

@@ -66,7 +66,11 @@ func TestRightsOfAgents(t *testing.T) {
 	for _, test := range []struct{ verbs, group, resource, name, who string }{
 		{"get list patch update create delete", "", "pods", "submariner-gateway-x7k2p", none},
 		{"create", "", "pods/exec", "submariner-routeagent-x7k2p", none},
-		{"get patch update create delete", "apps", "daemonsets", route, none},
+		{"patch update create delete", "apps", "daemonsets", route, none},
+		{"get", "apps", "daemonsets", route, gateway},
+		{"get", "apps", "daemonsets", gateway, none},
+		{"get", "apps", "deployments", cluster.GlobalnetName, gateway},
+		{"patch update create delete", "apps", "deployments", cluster.GlobalnetName, none},
 		{"get list watch create patch update delete", "", "secrets", "submariner-cluster-key", none},
 		{"create", "", "serviceaccounts/token", route, none},
 		{"create patch update", "rbac.authorization.k8s.io", "rolebindings", route, none},

@@ -56,7 +56,7 @@ directly after a change of these, in any cluster of the kubeconfig. It reports c
 cannot check. Ctrl-C prints what is connected so far.
 
 The exit code is 3 if a connection is not connected, also one that is left out, if there are no
-connections, or if a gateway reports a failure or has a wrong clock (subctl show gateways); with
+connections, if a cluster has no gateway, or if a gateway reports a failure or has a wrong clock (subctl show gateways); with
 --wait, if that still holds when the time is out.`
 
 // connectionRow is a connection as reported by one of its gateways; its JSON is a promise.
@@ -339,5 +339,18 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 			faults.add(gw.Name, ": "+fault)
 		}
 	}
-	return slices.Concat(out, down.lines(), faults.lines(), s.Firewalled())
+	return slices.Concat(out, withoutGateway(s), down.lines(), faults.lines(), s.Firewalled())
+}
+
+// withoutGateway returns a line for each cluster that should be connected, and announces no gateway.
+func withoutGateway(s look.Site) (out []string) {
+	if s.Members == nil {
+		return nil
+	}
+	for _, c := range s.Members.Catalog.Clusters {
+		if _, known := s.Members.Clusters[c.ID]; known && c.ID != s.Members.Keeper && len(s.Members.Endpoints[c.ID]) == 0 && len(s.Members.Shared(c.ID)) > 0 {
+			out = append(out, fmt.Sprintf("cluster %q has no gateway: it announces no endpoint (subctl show gateways there)", c.ID))
+		}
+	}
+	return out
 }

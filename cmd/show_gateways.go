@@ -95,6 +95,9 @@ func gatewayRows(s look.Site) []gatewayRow {
 			}
 		}
 		r.describe(s, gw)
+		if look.Stale(gw, s.Now) != "" && !look.Ahead(gw, s.Now) {
+			r.State, r.Connected = "unknown", 0 // what it reported last
+		}
 		fault := look.GatewayFault(gw, s.Now)
 		r.Summary = cmp.Or(fault, connectionSummary(r.Connected, r.Connections))
 		if fault == "" && r.Omitted > 0 {

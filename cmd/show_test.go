@@ -126,6 +126,8 @@ func worlds() map[string]world {
 		},
 	}
 	west := append(workloads("quay.io/submariner/subctl:v0.1.0"), submariner("west"), gateway("west", "gw-1", time.Second, toEast), passive(gateway("west", "gw-2", 3*time.Second)), broker)
+	bare := member(submarinerv1.OperatorNamespace, "north", "172.18.0.7", "vxlan", nil)[0] // without an Endpoint
+	bare.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: "default"})
 	expelled := member(submarinerv1.OperatorNamespace, "west", "172.18.0.2", "vxlan", nil)[0]
 	expelled.SetLabels(nil) // not a copy
 	expelled.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: ""})
@@ -148,6 +150,7 @@ func worlds() map[string]world {
 		"empty":    {"west": nil},
 		"hub":      {"west": {broker}},
 		"known":    {"west": append(knownClusters(), submariner("west"), gateway("west", "gw-1", time.Second, toEast))},
+		"bare":     {"west": {submariner("west"), bare, gateway("west", "gw-1", time.Second, toEast)}},
 		"expelled": {"west": {submariner("west"), expelled, gateway("west", "gw-1", time.Second)}},
 		"members":  {"west": append(brokerMembers(), broker)},
 		"mixed":    {"west": west, "east": nil},
@@ -212,7 +215,7 @@ func TestShow(t *testing.T) {
 		"several show gateways", "several show gateways -o wide", "several show gateways -o json", "several show connections", "several show connections -o wide", "several show connections -o json",
 		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
 		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
-		"well show clusters", "known show clusters", "known show clustersets", "known show clustersets -o json", "expelled show clustersets", "expelled show endpoints", "known show connections", "known show endpoints", "members show clustersets", "members show clustersets -o json", "hub show clustersets", "empty show clustersets", "faulty show clustersets", "refusing show clustersets", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
+		"well show clusters", "known show clusters", "known show clustersets", "known show clustersets -o json", "expelled show clustersets", "expelled show endpoints", "known show connections", "bare show connections", "known show endpoints", "members show clustersets", "members show clustersets -o json", "hub show clustersets", "empty show clustersets", "faulty show clustersets", "refusing show clustersets", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
 		"well show brokers", "well show brokers -o json", "well show all", "well show all -o json",
 		"drained show connections", "two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",

@@ -118,7 +118,7 @@ func (k *known) heard(from netip.AddrPort, authentic bool) {
 	if news {
 		k.learned = from
 	}
-	lost := k.missed || !k.path.Address.IsValid()
+	lost := k.missed > 0 || !k.path.Address.IsValid()
 	if news && (k.path.InboundOnly || lost) || k.path.Done && lost && time.Since(k.looked) > askFor {
 		k.again.Send()
 	}

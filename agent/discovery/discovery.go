@@ -39,6 +39,7 @@ const (
 	lookEvery = time.Minute            // between searches, as paths change
 	lookFirst = time.Second            // to the next search after a change, doubled each time: the other gateway may learn of this one later
 	lookAgain = 10 * time.Second       // at least, between searches for a gateway whose cable is broken
+	lostAfter = 2                      // searches in a row without an answer: agents restart
 	relisten  = 10 * time.Second       // to the next attempt to open the port
 	readAgain = time.Second            // after an error of the socket, to keep the log short
 )

@@ -251,6 +251,14 @@ func TestDiscoveryNoAnswer(t *testing.T) {
 	path = east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return strings.Contains(p.Attempts[0], "no answer") })
 	require.Equal(t, west.local.PrivateIP, path.Address)
 	require.Equal(t, 1500, path.MTU)
+	require.False(t, path.Lost, "its agent may just restart")
+
+	t.Log("the second search tells that the agent of a gateway has gone, and any answer that it is back")
+	path = east.finds(t, peer, lookAgain+2*askFor, func(p natdiscovery.Path) bool { return p.Lost })
+	require.Equal(t, west.local.PrivateIP, path.Address)
+	nat.Run("iptables -D FORWARD -j DROP")
+	east.known[peer.Name].again.Send()
+	east.finds(t, peer, 2*askFor, func(p natdiscovery.Path) bool { return !p.Lost })
 }
 
 // That the port is taken is said where a user looks.

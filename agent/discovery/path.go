@@ -29,7 +29,7 @@ type known struct {
 	fresh   freshness
 	again   wake.Signal   // starts a search, at once or after the one that is under way
 	looked  time.Time     // when the last search ended
-	missed  bool          // the last search had no answer
+	missed  int           // searches in a row without an answer
 	looks   int           // searches that ended
 	calm    time.Duration // the last pause between searches; 0 after a change
 	stop    context.CancelFunc
@@ -49,6 +49,9 @@ func (d *Finder) follow(ctx context.Context, conn Datagrams, k *known) {
 		d.look(ctx, conn, k)
 		d.mu.Lock()
 		k.calm = min(max(lookFirst, 2*k.calm), lookEvery)
+		if k.missed > 0 && k.path.Address.IsValid() && !k.path.Lost {
+			k.calm = min(k.calm, lookAgain) // the second search tells
+		}
 		pause := k.calm*9/10 + rand.N(k.calm/5) // ±10 %, so that searches do not coincide
 		d.mu.Unlock()
 		wait := time.NewTimer(pause)
@@ -71,14 +74,16 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 	}
 	d.conclude(k, func(p *natdiscovery.Path) {
 		k.looks++
-		k.missed = !found
 		p.Done, p.Attempts = true, r.lines()
 		if !found {
+			k.missed++
+			p.Lost = p.Address.IsValid() && k.missed >= lostAfter
 			if r.unsigned() { // the gateway may be about to learn this cluster's key
 				k.calm = 0
 			}
 			return
 		}
+		k.missed, p.Lost = 0, false
 		if p.Address != best.To.Addr() {
 			p.MTU = 0
 		}
@@ -108,7 +113,7 @@ func (d *Finder) conclude(k *known, change func(*natdiscovery.Path)) {
 	k.looked = time.Now()
 	d.mu.Unlock()
 	was.Attempts = now.Attempts
-	if now.Address != was.Address || now.NAT != was.NAT || now.InboundOnly != was.InboundOnly || now.MTU != was.MTU || now.Done != was.Done {
+	if now.Address != was.Address || now.NAT != was.NAT || now.InboundOnly != was.InboundOnly || now.MTU != was.MTU || now.Done != was.Done || now.Lost != was.Lost {
 		d.log.Debug("path to a gateway", "cable", k.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
 		d.nudge()
 	}

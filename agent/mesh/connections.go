@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -34,6 +33,7 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend, conn.DesiredDriver, conn.DriverReason = conn.Driver, conn.Driver, clip(m.Cables.InPlace[c.Name])
 		r := p.result(o, i)
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = r.status()
+		r.explain(&conn)
 		r.detected(&conn, reported[c.Name])
 		r.count(&conn)
 		if n, ok := m.Snapshot.Drops[c.Cluster]; ok {
@@ -48,7 +48,7 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 		case c.Idle:
 			conn.Status, conn.StatusMessage = r.unanswered()
 		case c.Silent && o.Broken[c.Name] == nil:
-			conn.StatusMessage = clip(fmt.Sprintf("%s. Likely cause: gateway %s of cluster %s is down; or %s", nothingSent, c.Host, c.Cluster, r.likelyCause()))
+			conn.StatusMessage = clip(nothingSent + ". Likely cause: " + r.whySilent())
 		}
 		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
 			conn.StatusMessage = clip(why)

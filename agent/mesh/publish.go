@@ -61,6 +61,9 @@ func (o Offer) endpoint() *submarinerv1.Endpoint {
 		e.Spec.BackendConfig[submarinerv1.BackendMissing] = text
 	}
 	o.announceShare(e.Spec.BackendConfig)
+	if l.NotRunning != "" {
+		e.Spec.BackendConfig[submarinerv1.BackendNotRunning] = l.NotRunning
+	}
 	for _, n := range l.Subnets {
 		e.Spec.Subnets = append(e.Spec.Subnets, n.String())
 	}

@@ -69,6 +69,7 @@ const (
 	FlowCount  Part = "flow count"  // reads from the kernel how many connections pass the gateway
 	Networks   Part = "networks"    // finds networks that the cluster has got since it joined
 	APIServers Part = "API servers" // finds the addresses of the API servers that the node needs
+	Agents     Part = "agents"      // finds agents of this cluster that do not run
 	Exchange   Part = "exchange"    // exchanges objects with the broker
 
 	Allocations Part = "allocations" // remembers global addresses, and that one agent allocates them

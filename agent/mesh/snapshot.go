@@ -84,6 +84,8 @@ type Snapshot struct {
 	Lacking map[types.UID]time.Time
 	// Forwarded is the result of the last Plan.Forward; the zero value if it is not known.
 	Forwarded dataplane.Forwarded
+	// NotRunning names the agents of this cluster that do not run; empty if all do, or if it is not known.
+	NotRunning string
 	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if unknown.
 	Drops map[string]uint64
 	// Dropping is why and for whom the node drops packets now.

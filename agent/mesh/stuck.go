@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -54,27 +53,4 @@ func (p Plan) stuckChanges(o Outcome) []string {
 		}
 	}
 	return out
-}
-
-// likelyCause returns why the cable does not answer, as far as it can be told from here.
-func (r cableResult) likelyCause() string {
-	c, local := r.cable, r.plan.Mesh.Offer.Local
-	if r.broken != nil {
-		return "this node could not set it up: " + r.broken.Error()
-	}
-	var causes []string
-	path := fmt.Sprintf("a firewall between %v and %v drops %s", local.PrivateIP, c.Address, strings.Join(r.link.Passes, " or "))
-	switch {
-	case r.stateful && r.state.Up:
-		causes = append(causes, "the gateways have agreed on keys, but packets do not pass: "+path)
-	case r.stateful && r.state.Message != "":
-		causes = append(causes, r.state.Message, path)
-	default:
-		causes = append(causes, path)
-	}
-	causes = append(causes, fmt.Sprintf("cluster %s does not use %s, because it does not have the policy or could not set up the cable (subctl show connections there)", c.Cluster, c.Driver.Name()))
-	if mtu := c.Peer.MTU; mtu != 0 && mtu < local.MTU {
-		causes = append(causes, fmt.Sprintf("packets are lost because the path carries at most %d bytes, less than this node's MTU of %d", mtu, local.MTU))
-	}
-	return strings.Join(causes, "; or ")
 }

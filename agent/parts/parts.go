@@ -110,6 +110,7 @@ var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
 	mesh.Forwarding:  func(o Options) (manager.Runnable, error) { return newForwarding(o), nil },
 	mesh.FlowCount:   func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
 	mesh.Networks:    func(o Options) (manager.Runnable, error) { return newNetworkWatch(o) },
+	mesh.Agents:      func(o Options) (manager.Runnable, error) { return newAgents(o) },
 	mesh.APIServers:  func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
 	mesh.Leader:      func(o Options) (manager.Runnable, error) { return newLeader(o) },
 	mesh.Allocations: func(o Options) (manager.Runnable, error) { return newAllocations(o) },

@@ -136,6 +136,8 @@ const (
 	// BackendDrain is "draining" or "drained" if the gateway is on its way out of service, and "standby" if another gateway
 	// of its cluster is the active one.
 	BackendDrain = "gateway-drain"
+	// BackendNotRunning names agents of the cluster that do not run, for messages. Without it, all run, as far as the gateway knows.
+	BackendNotRunning = "agents-not-running"
 	// BackendSiblings is "true" if the cluster has other active gateways, and else "false". Both ends of a cable choose its driver by it.
 	BackendSiblings = "gateway-siblings"
 )
