@@ -2,6 +2,7 @@ package networks_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -229,7 +230,9 @@ func TestSignsAreComplete(t *testing.T) {
 // What DetectPlugin looks at is read from where the plugins keep it.
 func TestDiscoverWarnsAboutPlugins(t *testing.T) {
 	daemonSet := func(namespace, name string) *appsv1.DaemonSet {
-		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		ds.Spec.Template.Spec.HostNetwork, ds.Status.CurrentNumberScheduled = true, 1
+		return ds
 	}
 	felix := calicoObject("FelixConfiguration", "default", map[string]any{"bpfEnabled": true})
 	pools := pool("a", "Never", "Never")
@@ -253,6 +256,28 @@ func TestDiscoverWarnsAboutPlugins(t *testing.T) {
 	require.Equal(t, v1alpha1.Cilium, n.Plugin)
 	require.Len(t, n.Warnings, 1)
 	require.Contains(t, n.Warnings[0], "bpf-lb-external-clusterip")
+}
+
+// A user of a namespace chooses neither the plugin nor the pod networks of the cluster, by a DaemonSet with the name of a plugin and a ConfigMap beside it.
+// He can have it use the network of nodes, but has no right to run its pods, or the right to run others.
+func TestHostileDaemonSetOfAPlugin(t *testing.T) {
+	for name, change := range map[string]func(*appsv1.DaemonSet){
+		"pods":                     func(ds *appsv1.DaemonSet) { ds.Status.CurrentNumberScheduled = 3 },
+		"the network of the nodes": func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.HostNetwork = true },
+	} {
+		for _, plugin := range []string{"cilium", "calico-node", "ovnkube-node", "rke2-canal"} {
+			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: plugin}}
+			change(ds)
+			config := configMap("tenant", "cilium-config", "ipam", "cluster-pool").(*corev1.ConfigMap)
+			config.Data["cluster-pool-ipv4-cidr"], config.Data["kube-proxy-replacement"] = "203.0.113.0/24", "true"
+			n, err := networks.Discover(t.Context(), clustertest.Client(t, ds, config,
+				configMap("kube-flannel", "kube-flannel-cfg", "net-conf.json", `{"Network":"10.9.0.0/16"}`)))
+			require.NoError(t, err)
+			require.Equal(t, "[10.9.0.0/16] from ConfigMap kube-flannel/kube-flannel-cfg", fmt.Sprintf("%v from %s", n.Pods.CIDRs, n.Pods.From), "%s, %s", plugin, name)
+			require.Equal(t, v1alpha1.GenericNetwork, n.Plugin, "%s, %s", plugin, name)
+			require.Empty(t, n.Warnings, "%s, %s", plugin, name)
+		}
+	}
 }
 
 // A user who may not read where plugins keep their settings is told so, and joins.

@@ -49,14 +49,14 @@ func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Eviden
 	if err := note(daemonSets, c.List(ctx, list)); err != nil {
 		return Evidence{}, err
 	}
-	e.DaemonSets = list.Items
+	e.DaemonSets = ofPlugins(list.Items)
 	pods := &corev1.PodList{}
 	kubeProxy := client.MatchingLabels{"component": "kube-proxy"}
 	if err := note(proxies, c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), kubeProxy)); err != nil {
 		return Evidence{}, err
 	}
 	e.Proxies = pods.Items
-	keys := []client.ObjectKey{{Namespace: ciliumNamespace(list.Items), Name: ciliumConfig}}
+	keys := []client.ObjectKey{{Namespace: ciliumNamespace(e.DaemonSets), Name: ciliumConfig}}
 	for _, name := range configMaps {
 		keys = append(keys, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: name})
 	}
@@ -83,6 +83,14 @@ func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Eviden
 	}
 	e.Objects["Installation"] = installations.Items
 	return e, nil
+}
+
+// ofPlugins returns the DaemonSets that may be of a network plugin. Users of a namespace can give one its name, and even the network of
+// nodes; but pods of it exist only if its namespace may use that network.
+func ofPlugins(list []appsv1.DaemonSet) []appsv1.DaemonSet {
+	return slices.DeleteFunc(list, func(ds appsv1.DaemonSet) bool {
+		return ds.Namespace != metav1.NamespaceSystem && (!ds.Spec.Template.Spec.HostNetwork || ds.Status.CurrentNumberScheduled == 0)
+	})
 }
 
 // ciliumNamespace returns the namespace of Cilium: people install it in several.
@@ -178,7 +186,7 @@ func fromCilium(ctx context.Context, c client.Reader) (Found, error) {
 	if err := c.List(ctx, list); err != nil && !kube.Unreadable(err) {
 		return Found{}, err
 	}
-	cm, err := configMap(ctx, c, ciliumNamespace(list.Items), ciliumConfig)
+	cm, err := configMap(ctx, c, ciliumNamespace(ofPlugins(list.Items)), ciliumConfig)
 	if err != nil || !strings.HasPrefix(cm.Data["ipam"], "cluster-pool") {
 		return Found{}, err
 	}
