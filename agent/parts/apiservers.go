@@ -96,6 +96,11 @@ func newAPIServers(o Options) (*apiServers, error) {
 
 // Observe implements Observer.
 func (a *apiServers) Observe(s *mesh.Snapshot) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for at := range a.seen {
+		s.NeverRoute(netip.PrefixFrom(at.ip, at.ip.BitLen()), at.reason)
+	}
 	var broker contact
 	for _, sub := range mesh.List[*v1alpha1.Submariner](*s) {
 		broker = contact{sub.Spec.BrokerHost(), brokerServer}
@@ -103,17 +108,12 @@ func (a *apiServers) Observe(s *mesh.Snapshot) error {
 			broker = contact{via.Hostname(), proxyServer} // which looks the broker's name up
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.broker != broker {
 		a.broker, a.asked = broker, false
 		a.wake.Send()
 	}
 	if !a.asked {
 		return ErrTooEarly
-	}
-	for at := range a.seen {
-		s.NeverRoute(netip.PrefixFrom(at.ip, at.ip.BitLen()), at.reason)
 	}
 	return nil
 }

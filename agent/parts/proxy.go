@@ -30,7 +30,8 @@ func brokerProxy(s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, environment prox
 	return via, settings.Source
 }
 
-// ownNetworks returns what is never reached through a proxy, in the notation of NO_PROXY.
+// ownNetworks returns what is never reached through a proxy, in the notation of NO_PROXY. Of the nodes, only the gateway's own
+// counts: each node writes its own addresses, and could keep all gateways from the broker by claiming the broker's, or "*".
 func ownNetworks(s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, own string) []string {
 	out := []string{"localhost", ".svc", ".cluster.local", v1alpha1.HostOf(own)}
 	for _, networks := range []string{spec.ClusterCIDR, spec.ServiceCIDR, spec.GlobalCIDR} {
@@ -38,7 +39,14 @@ func ownNetworks(s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, own string) []st
 	}
 	for _, n := range mesh.List[*corev1.Node](s) {
 		for _, a := range n.Status.Addresses {
-			out = append(out, a.Address)
+			if n.Name == s.Node {
+				out = append(out, a.Address)
+			}
+		}
+	}
+	for _, n := range s.Facts.NeverRouted {
+		if n.Reason == ownServer {
+			out = append(out, n.Network)
 		}
 	}
 	out = append(out, s.DeviceNetworks()...)

@@ -97,7 +97,7 @@ type SubmarinerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'none'] || self.matches('^(http|https|socks5|socks5h)://[^@/?#]+$')",message="use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT without user and password, or none"
 	BrokerK8sHTTPSProxy string `json:"brokerK8sHTTPSProxy,omitempty"`
 	// BrokerK8sNoProxy lists names, addresses and networks that are reached without that proxy, as in the environment
-	// variable NO_PROXY. The cluster's own networks, nodes and API servers always are.
+	// variable NO_PROXY. The cluster's own networks and API servers, and the gateway's own node, always are.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
