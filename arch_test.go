@@ -78,7 +78,7 @@ var may = map[string]string{
 	"internal/look":           "agent/mesh api broker broker/exchange cable cluster/networks cluster/workload internal/kube internal/printer internal/progress internal/words policy policy/catalog",
 	"internal/printer":        "",
 	"internal/proxy":          "",
-	"internal/progress":       "",
+	"internal/progress":       "internal/printer",
 	"internal/words":          "",
 	"internal/secret":         "",
 	"internal/version":        "",

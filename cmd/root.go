@@ -24,6 +24,7 @@ import (
 
 	"subctl/internal/cli"
 	"subctl/internal/connect"
+	"subctl/internal/printer"
 	"subctl/internal/progress"
 	"subctl/internal/version"
 )
@@ -89,7 +90,7 @@ func run(ctx context.Context, g *globals, args []string) int {
 		err = interruption(err)
 	}
 	if err != nil && !cli.Reported(err) {
-		fmt.Fprintf(g.ErrOut, "Error: %v\n", err)
+		fmt.Fprintf(g.ErrOut, "Error: %s\n", printer.CleanLines(err.Error())) // it may quote an API server
 	}
 	return cli.ExitCode(err)
 }

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"subctl/internal/printer"
 )
 
 // Reporter writes progress lines. The zero Reporter writes nothing. A Reporter is not safe
@@ -45,12 +47,13 @@ func (r *Reporter) Warn(format string, args ...any) { r.line("⚠", fmt.Sprintf(
 // Fail reports that a step failed. The command still returns the error.
 func (r *Reporter) Fail(format string, args ...any) { r.line("✗", fmt.Sprintf(format, args...)) }
 
-// line writes mark and text; further lines of text are indented to match the first.
+// line writes mark and text; further lines of text are indented to match the first. The text may quote API servers, webhooks and
+// kubelets.
 func (r *Reporter) line(mark, text string) {
 	if r.w == nil {
 		return
 	}
-	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n   ")
+	text = strings.ReplaceAll(strings.TrimRight(printer.CleanLines(text), "\n"), "\n", "\n   ")
 	// An error on stderr cannot be reported anywhere.
 	_, _ = fmt.Fprintf(r.w, " %s %s\n", mark, text)
 }

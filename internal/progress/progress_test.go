@@ -29,6 +29,13 @@ func TestLines(t *testing.T) {
 `, out.String())
 }
 
+// What a webhook or a kubelet says does not control the terminal.
+func TestHostileLines(t *testing.T) {
+	var out strings.Builder
+	progress.New(&out).Warn("pod gw-1: %s", "denied\x1b[2J\x1b]0;owned\x07\r\nby \u202epolicy")
+	require.Equal(t, " ⚠ pod gw-1: denied?[2J?]0;owned??\n   by ?policy\n", out.String())
+}
+
 func TestOneWriteALine(t *testing.T) {
 	var w countingWriter
 	p := progress.New(&w)
