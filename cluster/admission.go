@@ -85,7 +85,8 @@ func agentPolicy(name string, rules []admissionv1.NamedRuleWithOperations, valid
 
 // sameEntries returns a CEL expression, which is true if an update changes no other entry of a map of the object than the one with the key.
 func sameEntries(field, key string) string {
-	object, old := "object."+field+".orValue({})", "oldObject."+field+".orValue({})"
+	object := "object." + field + ".orValue({})"
+	old := "oldObject." + field + ".orValue({})"
 	all := func(in, as string) string { // an entry that only one of the maps has is found from its side
 		return fmt.Sprintf("%[1]s.all(k, k == '%[3]s' || %[1]s[?k] == %[2]s[?k])", in, as, key)
 	}

@@ -73,7 +73,8 @@ func gateway(sub *v1alpha1.Submariner, broken int) *appsv1.DaemonSet {
 // mountConfig mounts the ConfigMap with the settings of the cable drivers where the user wants it. A pod starts without the
 // ConfigMap, and a mount of a path needs one: people may make it later. Agents may read ConfigMaps of their own namespace only.
 func mountConfig(pod *corev1.PodSpec, spec v1alpha1.SubmarinerSpec) {
-	ref, path := spec.CableDriverCustomConfig, spec.CableDriverCustomConfigPath
+	ref := spec.CableDriverCustomConfig
+	path := spec.CableDriverCustomConfigPath
 	if ref == nil || path == "" || ref.ConfigMapName == "" || cmp.Or(ref.Namespace, Namespace) != Namespace {
 		return
 	}

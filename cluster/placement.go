@@ -9,8 +9,8 @@ import (
 	"subctl/cluster/gatewaynodes"
 )
 
-// Unsuited returns why no pod of ours runs on a node; empty if pods of ours can run there.
-func Unsuited(n corev1.Node) string { return gatewaynodes.NoPods(&n) }
+// NoPods returns why no pod of ours runs on a node; empty if pods of ours can run there.
+func NoPods(n corev1.Node) string { return gatewaynodes.NoPods(&n) }
 
 // SuitedNodes returns the affinity to the nodes on which our pods can run.
 func SuitedNodes() *corev1.Affinity {

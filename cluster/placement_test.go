@@ -74,17 +74,17 @@ func TestNoPodOnUnsuitedNodes(t *testing.T) {
 			for k, v := range test.labels {
 				n.Labels[k] = v
 			}
-			require.Equal(t, test.want, cluster.Unsuited(n))
+			require.Equal(t, test.want, cluster.NoPods(n))
 			for workload, pod := range all {
 				require.Equal(t, test.want == "", selects(t, pod.Spec, n), workload)
 			}
 		})
 	}
 	bare := corev1.Node{}
-	require.Equal(t, "has no label kubernetes.io/os", cluster.Unsuited(bare))
+	require.Equal(t, "has no label kubernetes.io/os", cluster.NoPods(bare))
 	tainted := clustertest.Node("n1", "10.0.0.1")
 	tainted.Spec.Taints = []corev1.Taint{{Key: "virtual-kubelet.io/provider", Value: "azure", Effect: corev1.TaintEffectNoSchedule}}
-	require.Equal(t, "is virtual: taint virtual-kubelet.io/provider", cluster.Unsuited(tainted), "no label says so, but it is not waited for")
+	require.Equal(t, "is virtual: taint virtual-kubelet.io/provider", cluster.NoPods(tainted), "no label says so, but it is not waited for")
 }
 
 // Every workload runs in a cluster whose nodes all have taints. Pods of Deployments leave a node that fails within seconds.

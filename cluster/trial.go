@@ -23,10 +23,12 @@ func Trial(sub *v1alpha1.Submariner, node string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: ours("")},
 		Spec:       template.Spec,
 	}
-	pod.Spec.NodeName, pod.Spec.RestartPolicy = node, corev1.RestartPolicyNever
+	pod.Spec.NodeName = node
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(0))
 	c := &pod.Spec.Containers[0]
-	c.Args, c.Ports = []string{"version"}, nil
+	c.Args = []string{"version"}
+	c.Ports = nil
 	return pod
 }
 

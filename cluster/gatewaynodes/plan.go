@@ -3,7 +3,6 @@ package gatewaynodes
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,17 +12,19 @@ import (
 	"subctl/internal/words"
 )
 
-// This file keeps the number of gateway nodes that somebody asked for.
+// How the number of gateway nodes that somebody asked for is kept.
 //
-// A gateway node may vanish: an autoscaler or an upgrade deletes its Node, or its label is lost. Then another node gets the label at once. A
-// Node that exists is left alone if a person chose it, by labelling or naming it, or by giving it a public address: routers may forward
-// to this very node, so that no other can stand in for longer than it takes to come back. Only if its machine is about to be removed
-// does another node get the label early. A node that join, or this plan, has chosen is replaced also if it is cordoned, or not Ready for
-// some time: first another node gets the label, and when that gateway is connected, the node loses it. So a node that comes
-// back later changes nothing, and no label moves twice for one fault.
+// A gateway node may vanish: an autoscaler or an upgrade deletes its Node, or its label is lost. Then
+// another node gets the label at once. A Node that exists is left alone if a person chose it, by
+// labelling or naming it, or by giving it a public address: routers may forward to this very node, so
+// that no other can stand in for longer than it takes to come back. Only if its machine is about to be
+// removed does another node get the label early. A node that join, or this plan, has chosen is replaced
+// also if it is cordoned, or not Ready for some time: first another node gets the label, and when that
+// gateway is connected, the node loses it. So a node that comes back later changes nothing, and no label
+// moves twice for one fault.
 //
-// While nodes fail one after another, or an API server loses sight of all of them, the plan labels no more nodes than twice the number that was
-// asked for, and one.
+// While nodes fail one after another, or an API server loses sight of all of them, the plan labels no
+// more nodes than twice the number that was asked for, and one.
 
 // Absence is the time for which a gateway node must not be Ready before another one replaces it. A kubelet that restarts is back
 // before; a node that has failed is not Ready only after 40 s.
@@ -44,8 +45,7 @@ type Cluster struct {
 type Plan struct {
 	// Label and Unlabel are the nodes that become gateways, and that no longer are.
 	Label, Unlabel []*corev1.Node
-	// Working is the number of gateway nodes that work, and Shortage explains why there are fewer than asked for; empty if there are enough.
-	Working  int
+	// Shortage explains why fewer gateway nodes work than were asked for; empty if there are enough.
 	Shortage string
 	// Again is the time after which the plan changes although nothing else does; 0 for none.
 	Again time.Duration
@@ -56,69 +56,99 @@ func Keep(c Cluster) (p Plan) {
 	if c.Asked < 1 {
 		return p
 	}
-	var gateways, working, replaced, candidates []*corev1.Node
-	var faults, unsuited []string
-	connected, ours := 0, 0
-	for _, n := range c.Nodes {
-		if !IsGateway(n) {
-			if why := Unsuited(n); why != "" {
-				unsuited = append(unsuited, n.Name+": "+why)
-			} else {
-				candidates = append(candidates, n)
-			}
-			continue
-		}
-		gateways = append(gateways, n)
-		s := c.state(n)
-		if s.again > 0 && (p.Again == 0 || s.again < p.Again) {
-			p.Again = s.again
-		}
-		if s.fault != "" {
-			faults = append(faults, "gateway node "+n.Name+" "+s.fault)
-		} else {
-			p.Working++
-		}
-		if isOurs(n) {
-			ours++
-		}
-		if s.replace {
-			replaced = append(replaced, n)
-			continue
-		}
-		working = append(working, n)
-		if c.Connected[n.Name] && s.fault == "" {
-			connected++
-		}
-	}
-	missing := c.Asked - len(working)
-	limit := max(0, min(2*c.Asked+1-ours, trust.MaxGateways-len(gateways)))
-	p.Label = c.choose(working, candidates, min(missing, limit))
-	for _, n := range replaced { // nodes that were labelled by hand besides ours replace none of ours
-		if connected >= c.Asked && ours > c.Asked && !c.chosen(n) {
+	s := c.survey()
+	p.Again = s.again
+	limit := max(0, min(2*c.Asked+1-s.ours, trust.MaxGateways-s.gateways()))
+	p.Label = c.choose(s.staying, s.candidates, min(s.missing(c), limit))
+	ours := s.ours
+	for _, n := range s.replaced { // nodes that were labelled by hand besides ours replace none of ours
+		if s.connected >= c.Asked && ours > c.Asked && !c.chosen(n) {
 			p.Unlabel = append(p.Unlabel, n)
 			ours--
 		}
 	}
-	if p.Working >= c.Asked {
-		return p
-	}
-	p.Shortage = fmt.Sprintf("%d of %s", p.Working, words.Count(c.Asked, "gateway node"))
-	p.Shortage += map[bool]string{true: " works", false: " work"}[c.Asked == 1]
-	for _, fault := range faults {
-		p.Shortage += "; " + fault
-	}
-	switch {
-	case len(p.Label) > 0:
-		p.Shortage += "; becoming a gateway: " + words.List(names(p.Label))
-	case missing > 0 && len(candidates) > 0:
-		p.Shortage += fmt.Sprintf("; no other node becomes one while %d have the label: repair these nodes, or remove their label "+
-			"(kubectl label node NAME %s-)", len(gateways), submarinerv1.GatewayNodeLabel)
-	case missing > 0 && len(unsuited) == 0:
-		p.Shortage += "; there is no other node: add one"
-	case missing > 0:
-		p.Shortage += "; no other node can become one: " + strings.Join(clipped(unsuited), ", ")
+	if s.working < c.Asked {
+		p.Shortage = s.shortage(c, p.Label)
 	}
 	return p
+}
+
+// survey is what a plan knows of the nodes.
+type survey struct {
+	staying    []*corev1.Node // gateway nodes that are not replaced
+	replaced   []*corev1.Node // gateway nodes whose place another node is to take
+	candidates []*corev1.Node // nodes that can become gateways
+	unsuited   []string       // nodes that cannot, with the reason
+	faults     []string       // of gateway nodes
+	working    int            // gateway nodes without a fault
+	connected  int            // those of staying that work and are connected
+	ours       int            // gateway nodes that join, or this plan, has labelled
+	again      time.Duration  // see Plan.Again
+}
+
+func (c Cluster) survey() (s survey) {
+	for _, n := range c.Nodes {
+		switch why := Unsuited(n); {
+		case IsGateway(n):
+			s.addGateway(c, n)
+		case why != "":
+			s.unsuited = append(s.unsuited, n.Name+": "+why)
+		default:
+			s.candidates = append(s.candidates, n)
+		}
+	}
+	return s
+}
+
+func (s *survey) addGateway(c Cluster, n *corev1.Node) {
+	is := c.state(n)
+	if is.again > 0 && (s.again == 0 || is.again < s.again) {
+		s.again = is.again
+	}
+	if is.fault != "" {
+		s.faults = append(s.faults, "gateway node "+n.Name+" "+is.fault)
+	} else {
+		s.working++
+	}
+	if isOurs(n) {
+		s.ours++
+	}
+	if is.replace {
+		s.replaced = append(s.replaced, n)
+		return
+	}
+	s.staying = append(s.staying, n)
+	if c.Connected[n.Name] && is.fault == "" {
+		s.connected++
+	}
+}
+
+// gateways returns the number of nodes with the label of gateways.
+func (s *survey) gateways() int { return len(s.staying) + len(s.replaced) }
+
+// missing returns the number of nodes that are to become gateways.
+func (s *survey) missing(c Cluster) int { return c.Asked - len(s.staying) }
+
+// shortage returns Plan.Shortage where the nodes of label become gateways.
+func (s *survey) shortage(c Cluster, label []*corev1.Node) string {
+	text := fmt.Sprintf("%d of %s", s.working, words.Count(c.Asked, "gateway node"))
+	text += map[bool]string{true: " works", false: " work"}[c.Asked == 1]
+	for _, fault := range s.faults {
+		text += "; " + fault
+	}
+	missing := s.missing(c) > 0
+	switch {
+	case len(label) > 0:
+		text += "; becoming a gateway: " + words.List(names(label))
+	case missing && len(s.candidates) > 0:
+		text += fmt.Sprintf("; no other node becomes one while %d have the label: repair these nodes, or remove "+
+			"their label (kubectl label node NAME %s-)", s.gateways(), submarinerv1.GatewayNodeLabel)
+	case missing && len(s.unsuited) == 0:
+		text += "; there is no other node: add one"
+	case missing:
+		text += "; no other node can become one: " + words.List(s.unsuited)
+	}
+	return text
 }
 
 // state is the state of a gateway node.
@@ -176,16 +206,6 @@ func (c Cluster) choose(there, candidates []*corev1.Node, n int) (choice []*core
 		choice = append(choice, Choose(slices.Concat(there, choice), of, n-len(choice))...)
 	}
 	return choice
-}
-
-// listed is the largest number of unsuitable nodes in a message.
-const listed = 10
-
-func clipped(list []string) []string {
-	if more := len(list) - listed; more > 0 {
-		return append(slices.Clone(list[:listed]), fmt.Sprintf("and %d more", more))
-	}
-	return list
 }
 
 func names(nodes []*corev1.Node) (out []string) {

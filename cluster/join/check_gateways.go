@@ -131,7 +131,7 @@ func (r request) keptGateways() *int32 {
 
 // labelled returns the nodes that are gateways: those with the label that can run our pods.
 func labelled(nodes []corev1.Node) []corev1.Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !cluster.IsGateway(n) || cluster.Unsuited(n) != "" })
+	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !cluster.IsGateway(n) || cluster.NoPods(n) != "" })
 }
 
 func namedGateways(nodes []corev1.Node, named []string) (choice []string, err error) {
@@ -145,8 +145,8 @@ func namedGateways(nodes []corev1.Node, named []string) (choice []string, err er
 				all = append(all, n.Name)
 			}
 			errs = append(errs, fmt.Errorf("--gateway-nodes: there is no node %q: the cluster has %s", name, words.List(all)))
-		case cluster.Unsuited(nodes[i]) != "":
-			errs = append(errs, fmt.Errorf("--gateway-nodes: no agent runs on node %q, which %s: specify another one", name, cluster.Unsuited(nodes[i])))
+		case cluster.NoPods(nodes[i]) != "":
+			errs = append(errs, fmt.Errorf("--gateway-nodes: no agent runs on node %q, which %s: specify another one", name, cluster.NoPods(nodes[i])))
 		case !cluster.IsGateway(nodes[i]):
 			choice = append(choice, name)
 		}

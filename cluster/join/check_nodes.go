@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"subctl/cluster"
+	"subctl/internal/words"
 )
 
 // checkNodes warns of the nodes for whose agents join does not wait: agents never run on them, or
@@ -15,7 +16,7 @@ import (
 func checkNodes(r request) ([]string, error) {
 	var unsuited, broken []string
 	for _, n := range sortedNodes(r.member.Nodes) {
-		why := cluster.Unsuited(n)
+		why := cluster.NoPods(n)
 		switch {
 		case why != "":
 			unsuited = append(unsuited, fmt.Sprintf("%s (%s)", n.Name, why))
@@ -27,26 +28,15 @@ func checkNodes(r request) ([]string, error) {
 	}
 	var texts []string
 	if len(unsuited) > 0 {
-		texts = append(texts, "no agent runs on "+limited(unsuited)+": their pods reach no other cluster")
+		texts = append(texts, "no agent runs on "+words.List(unsuited)+": their pods reach no other cluster")
 	}
 	if len(broken) > 0 {
-		texts = append(texts, "not Ready: "+limited(broken)+": their agents start, or are replaced, when the nodes are Ready")
+		texts = append(texts, "not Ready: "+words.List(broken)+": their agents start, or are replaced, when the nodes are Ready")
 	}
 	if len(texts) == 0 {
 		return nil, nil
 	}
 	return []string{"not waiting for the agents of these nodes:\n  " + strings.Join(texts, "\n  ")}, nil
-}
-
-// namedNodes is the number of nodes that a warning names.
-const namedNodes = 10
-
-// limited returns the first names, and the number of the others.
-func limited(names []string) string {
-	if more := len(names) - namedNodes; more > 0 {
-		names = append(slices.Clone(names[:namedNodes]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
 }
 
 func sortedNodes(nodes []corev1.Node) []corev1.Node {
@@ -57,7 +47,7 @@ func sortedNodes(nodes []corev1.Node) []corev1.Node {
 func brokenGateways(nodes []corev1.Node, made []string) (n int) {
 	for _, node := range nodes {
 		gateway := cluster.IsGateway(node) || slices.Contains(made, node.Name)
-		if gateway && cluster.Unsuited(node) == "" && !cluster.IsReady(node) {
+		if gateway && cluster.NoPods(node) == "" && !cluster.IsReady(node) {
 			n++
 		}
 	}

@@ -85,7 +85,8 @@ type Plan struct {
 func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan, error) {
 	o = o.With(f.Submariner)
 	used := *file
-	used.BrokerURL, used.TLSServerName = o.Address(file, f.Submariner), o.ServerName(file, f.Submariner)
+	used.BrokerURL = o.Address(file, f.Submariner)
+	used.TLSServerName = o.ServerName(file, f.Submariner)
 	r := request{Options: o, file: &used, listed: file.BrokerURL, listedName: file.TLSServerName, member: f, broker: b}
 	warnings, err := r.check()
 	if err != nil {

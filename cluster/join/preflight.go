@@ -35,31 +35,34 @@ func (j *Operation) replacedPods(ctx context.Context) (out []replaced, err error
 		return nil, err
 	}
 	for _, obj := range objs {
-		key := client.ObjectKeyFromObject(obj)
-		switch o := obj.(type) {
-		case *appsv1.DaemonSet:
-			live, err := kube.Optional(ctx, j.Member, &appsv1.DaemonSet{}, key)
-			if err != nil {
-				return nil, err
-			}
-			if live == nil {
-				out = append(out, replaced{"DaemonSet", o.Name, o.Spec.Template, nil})
-			} else if differs(o.Spec.Template, live.Spec.Template) {
-				out = append(out, replaced{"DaemonSet", o.Name, o.Spec.Template, live})
-			}
-		case *appsv1.Deployment:
-			live, err := kube.Optional(ctx, j.Member, &appsv1.Deployment{}, key)
-			if err != nil {
-				return nil, err
-			}
-			if live == nil {
-				out = append(out, replaced{"Deployment", o.Name, o.Spec.Template, nil})
-			} else if differs(o.Spec.Template, live.Spec.Template) {
-				out = append(out, replaced{"Deployment", o.Name, o.Spec.Template, live})
+		template, empty := workloadOf(obj)
+		if template == nil {
+			continue
+		}
+		live, err := kube.Optional(ctx, j.Member, empty, client.ObjectKeyFromObject(obj))
+		if err != nil {
+			return nil, err
+		}
+		if live != nil {
+			if now, _ := workloadOf(live); !differs(*template, *now) {
+				continue
 			}
 		}
+		out = append(out, replaced{kube.KindOf(obj), obj.GetName(), *template, live})
 	}
 	return out, nil
+}
+
+// workloadOf returns the template of the pods of a workload, and an empty object of its kind; nil if obj is
+// no workload.
+func workloadOf(obj client.Object) (template *corev1.PodTemplateSpec, empty client.Object) {
+	switch o := obj.(type) {
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template, &appsv1.DaemonSet{}
+	case *appsv1.Deployment:
+		return &o.Spec.Template, &appsv1.Deployment{}
+	}
+	return nil, nil
 }
 
 // differs reports whether pods of a template as rendered differ from those of the live template, which has defaults
@@ -128,11 +131,8 @@ func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, work
 	}
 	var errs []error
 	for _, w := range workloads {
-		pod, err := j.asCreated(ctx, w)
-		if err != nil {
-			return err
-		}
-		err = j.Member.Create(ctx, pod, client.DryRunAll)
+		pod := j.asCreated(ctx, w)
+		err := j.Member.Create(ctx, pod, client.DryRunAll)
 		if err == nil || joinRepairs(err.Error(), ns) {
 			continue
 		}
@@ -153,7 +153,7 @@ func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, work
 }
 
 // asCreated returns the pod that the controller of a workload creates.
-func (j *Operation) asCreated(ctx context.Context, w replaced) (*corev1.Pod, error) {
+func (j *Operation) asCreated(ctx context.Context, w replaced) *corev1.Pod {
 	owner := w.live
 	if owner == nil {
 		owner = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: w.name}}
@@ -164,7 +164,7 @@ func (j *Operation) asCreated(ctx context.Context, w replaced) (*corev1.Pod, err
 	if err == nil && found == nil { // join creates it
 		pod.Spec.ServiceAccountName = "default"
 	}
-	return pod, nil
+	return pod
 }
 
 // joinRepairs reports whether a join removes the reason for which the API server would not create a pod.
@@ -184,9 +184,12 @@ func ExchangeFits(answer string) bool {
 	if m == nil {
 		return false
 	}
-	requested, used, limited := quantities(m[1]), quantities(m[2]), quantities(m[3])
+	requested := quantities(m[1])
+	used := quantities(m[2])
+	limited := quantities(m[3])
 	for name, limit := range limited {
-		r, u := requested[name], used[name]
+		r := requested[name]
+		u := used[name]
 		if u.Cmp(limit) > 0 || r.Cmp(limit) > 0 {
 			return false
 		}

@@ -61,7 +61,7 @@ func (j *Operation) tryGateways(ctx context.Context) error {
 	}
 	var pods []*corev1.Pod
 	for _, n := range nodes.Items {
-		if cluster.IsReady(n) && cluster.Unsuited(n) == "" {
+		if cluster.IsReady(n) && cluster.NoPods(n) == "" {
 			pods = append(pods, cluster.Trial(j.Plan.Submariner, n.Name))
 		}
 	}
@@ -99,7 +99,8 @@ func (j *Operation) try(ctx context.Context, pods []*corev1.Pod) (err error) {
 		}
 	}
 	for {
-		running, why := "", ""
+		running := ""
+		why := ""
 		for _, pod := range pods {
 			if err := j.Member.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err

@@ -38,9 +38,8 @@ func (j *Operation) Wait(ctx context.Context) error {
 		goal = "connections to " + words.List(j.Plan.Present)
 	}
 	j.Report.Step("waiting for %s", goal)
-	var before []workload.Fault
+	var agents workload.Follower
 	var retried []client.Object
-	printed := map[string]bool{}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -48,22 +47,18 @@ func (j *Operation) Wait(ctx context.Context) error {
 			_ = j.annotate(ctx, obj, "") // an annotation that is left has no effect
 		}
 	}()
-	for poll, lasting := 0, 0; ; poll++ {
+	for poll := 0; ; poll++ {
 		faults, lines, err := j.unready(ctx)
 		seen := append(workload.Lines(faults), lines...)
-		if err == nil {
-			j.printNew(faults, before, printed)
-			before = faults
+		if err == nil || len(faults) > 0 {
+			for _, line := range workload.Lines(agents.Poll(faults)) {
+				j.Report.Warn("%s", line)
+			}
 			if again := j.retryAt(ctx, poll, faults); again != nil {
 				retried = again
 			}
 		}
-		if slices.ContainsFunc(faults, func(f workload.Fault) bool { return f.Lasting }) {
-			lasting++
-		} else if err == nil {
-			lasting = 0
-		}
-		if lasting == faultPolls {
+		if agents.Lasting == faultPolls {
 			text := fmt.Sprintf("waiting for %s: the agents cannot start:\n  %s", goal, strings.Join(seen, "\n  "))
 			if slices.ContainsFunc(faults, func(f workload.Fault) bool { return f.Image }) {
 				text += "\nspecify another image with subctl join --image"
@@ -99,21 +94,6 @@ func (j *Operation) retryAt(ctx context.Context, poll int, faults []workload.Fau
 		return nil
 	}
 	return j.retry(ctx, faults, j.Member.Now())
-}
-
-// printNew prints the faults that the poll before has found, too, and that are not printed yet. Whatever passes within a
-// second, or is a state of every pod, is not worth a line.
-func (j *Operation) printNew(faults, before []workload.Fault, printed map[string]bool) {
-	var fresh []workload.Fault
-	for _, f := range faults {
-		if text := f.String(); !f.Usual && !printed[text] && slices.Contains(before, f) {
-			printed[text] = true
-			fresh = append(fresh, f)
-		}
-	}
-	for _, line := range workload.Lines(fresh) {
-		j.Report.Warn("%s", line)
-	}
 }
 
 func connectedTo(members []string) string {

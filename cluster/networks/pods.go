@@ -155,7 +155,8 @@ func withPods(ctx context.Context, c client.Reader, list []netip.Prefix) (used [
 			for _, ip := range pod.Status.PodIPs {
 				addr, err := netip.ParseAddr(ip.IP)
 				if i := slices.IndexFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) }); err == nil && i >= 0 && !pod.Spec.HostNetwork {
-					used, list = append(used, list[i]), slices.Delete(list, i, i+1)
+					used = append(used, list[i])
+					list = slices.Delete(list, i, i+1)
 				}
 			}
 		}

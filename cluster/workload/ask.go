@@ -28,7 +28,8 @@ func (s *Snapshot) Ask(ctx context.Context, c client.Client, faults []Fault) []F
 		}
 		if answer != nil {
 			out[i] = *answer
-			out[i].Workload, out[i].Node = f.Workload, f.Node
+			out[i].Workload = f.Workload
+			out[i].Node = f.Node
 		}
 	}
 	return out

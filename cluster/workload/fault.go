@@ -101,7 +101,7 @@ func (s *Snapshot) daemonSet(ds appsv1.DaemonSet) (out []Fault) {
 	name := "DaemonSet " + ds.Name
 	nodes := 0
 	for _, n := range s.Nodes {
-		if !matches(ds.Spec.Template.Spec.NodeSelector, n) || cluster.Unsuited(n) != "" {
+		if !matches(ds.Spec.Template.Spec.NodeSelector, n) || cluster.NoPods(n) != "" {
 			continue
 		}
 		if taint, ok := cluster.Tolerated(n.Spec.Taints, ds.Spec.Template.Spec.Tolerations); !ok {
@@ -118,7 +118,8 @@ func (s *Snapshot) daemonSet(ds appsv1.DaemonSet) (out []Fault) {
 			continue
 		}
 		if f := s.onNode(ds, n.Name); f != nil {
-			f.Workload, f.Node = name, n.Name
+			f.Workload = name
+			f.Node = n.Name
 			out = append(out, *f)
 		}
 	}
@@ -222,7 +223,8 @@ func (s *Snapshot) deployment(d appsv1.Deployment) (out []Fault) {
 	if d.Spec.Replicas != nil {
 		want = *d.Spec.Replicas
 	}
-	newest, down := s.newest(d), s.NotReady()
+	newest := s.newest(d)
+	down := s.NotReady()
 	var pods []*corev1.Pod
 	for i := range s.Pods {
 		p := &s.Pods[i]

@@ -33,13 +33,13 @@ func (s *Snapshot) rejected(w metav1.Object) *Fault {
 // rejection returns the fault of a pod that the API server has not created, for the reason text.
 func (s *Snapshot) rejection(text string) *Fault {
 	return &Fault{
-		Text: "its pod is not created: " + text, Remedy: Remedy(text, s.Namespace), Lasting: !Temporary(text), Rejected: true,
+		Text: "its pod is not created: " + text, Remedy: Remedy(text, s.Namespace), Lasting: !temporary(text), Rejected: true,
 	}
 }
 
-// Temporary reports whether what an API server answers to the creation of a pod may pass without anybody's doing: it
+// temporary reports whether what an API server answers to the creation of a pod may pass without anybody's doing: it
 // rejects no pod, but cannot decide.
-func Temporary(text string) bool {
+func temporary(text string) bool {
 	for _, sign := range []string{
 		"failed calling webhook", "no endpoints available", "connection refused", "timeout", "Internal error", "etcdserver",
 		"status unknown for quota", "error looking up service account", "being terminated",
@@ -105,9 +105,9 @@ func (s *Snapshot) warning(p *corev1.Pod, reasons ...string) string {
 	return ""
 }
 
-// PullFaults are the reasons with which a kubelet reports an image that it cannot pull or run. Waiting
+// pullFaults are the reasons with which a kubelet reports an image that it cannot pull or run. Waiting
 // does not help.
-var PullFaults = []string{
+var pullFaults = []string{
 	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
 	"CreateContainerError", "RunContainerError",
 }
@@ -134,9 +134,11 @@ func (s *Snapshot) pod(p *corev1.Pod) *Fault {
 		switch w := c.State.Waiting; {
 		case c.Ready:
 		case notStarted(c) != nil: // there are no logs
-			f.Text, f.Lasting, f.Image = join(notStarted(c).Reason, notStarted(c).Message), true, true
+			f.Text = join(notStarted(c).Reason, notStarted(c).Message)
+			f.Lasting = true
+			f.Image = true
 			return f
-		case w != nil && c.LastTerminationState.Terminated != nil && !slices.Contains(PullFaults, w.Reason):
+		case w != nil && c.LastTerminationState.Terminated != nil && !slices.Contains(pullFaults, w.Reason):
 			t := c.LastTerminationState.Terminated
 			f.Text = fmt.Sprintf("%s, restarted %d times, last exit code %d", w.Reason, c.RestartCount, t.ExitCode)
 			if t.Reason == "OOMKilled" {
@@ -146,7 +148,7 @@ func (s *Snapshot) pod(p *corev1.Pod) *Fault {
 			return f
 		case w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing":
 			f.Text = join(w.Reason, w.Message)
-			f.Image = slices.Contains(PullFaults, w.Reason)
+			f.Image = slices.Contains(pullFaults, w.Reason)
 			f.Lasting = f.Image || slices.Contains(notCreated, w.Reason)
 			return f
 		case w != nil:
@@ -154,7 +156,8 @@ func (s *Snapshot) pod(p *corev1.Pod) *Fault {
 			if why := s.warning(p, "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NetworkNotReady"); why != "" {
 				f.Text = why
 			} else {
-				f.Text, f.Usual = f.Text+s.unknown(), true
+				f.Text = f.Text + s.unknown()
+				f.Usual = true
 			}
 			return f
 		}
@@ -167,11 +170,15 @@ func (s *Snapshot) pod(p *corev1.Pod) *Fault {
 	}
 	switch {
 	case p.Spec.NodeName == "":
-		f.Text, f.Usual = "not scheduled yet", true
+		f.Text = "not scheduled yet"
+		f.Usual = true
 	case len(p.Status.ContainerStatuses) == 0:
-		f.Text, f.Usual = "the kubelet has not started it yet", true
+		f.Text = "the kubelet has not started it yet"
+		f.Usual = true
 	default:
-		f.Text, f.Remedy, f.Usual = "running, but not ready", logs(""), true
+		f.Text = "running, but not ready"
+		f.Remedy = logs("")
+		f.Usual = true
 	}
 	return f
 }

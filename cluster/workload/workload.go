@@ -80,13 +80,15 @@ func Read(ctx context.Context, c client.Reader, namespace string, daemonSets, de
 
 // ReadReasons adds the Events and ReplicaSets of the namespace, as far as the user may list them.
 func (s *Snapshot) ReadReasons(ctx context.Context, c client.Reader) error {
-	events, sets := &corev1.EventList{}, &appsv1.ReplicaSetList{}
+	events := &corev1.EventList{}
+	sets := &appsv1.ReplicaSetList{}
 	in := client.InNamespace(s.Namespace)
 	err := s.listed(c.List(ctx, events, in), "events")
 	if len(s.Deployments) > 0 {
 		err = errors.Join(err, s.listed(c.List(ctx, sets, in), "replicasets.apps"))
 	}
-	s.Events, s.ReplicaSets = events.Items, sets.Items
+	s.Events = events.Items
+	s.ReplicaSets = sets.Items
 	slices.SortStableFunc(s.Events, func(a, b corev1.Event) int { return when(a).Compare(when(b)) })
 	return err
 }

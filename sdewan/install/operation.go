@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,28 +66,19 @@ func (o *Operation) Await(ctx context.Context) error {
 	o.Report.Step("waiting for the controller")
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("it was not ready within %s", o.Timeout))
 	defer cancel()
-	var before []workload.Fault
-	printed := map[string]bool{}
-	for lasting := 0; ; {
+	var pods workload.Follower
+	for {
 		faults, missing, err := notReady(ctx, o.Client)
 		if err == nil && missing == nil {
 			o.Report.Done("the controller and its webhooks are ready")
 			return nil
 		}
 		if err == nil {
-			lasting++
-			if !slices.ContainsFunc(faults, func(f workload.Fault) bool { return f.Lasting }) {
-				lasting = 0
+			for _, line := range workload.Lines(pods.Poll(faults)) {
+				o.Report.Warn("%s", line)
 			}
-			for _, f := range faults {
-				if text := f.String(); !f.Usual && slices.Contains(before, f) && !printed[text] {
-					printed[text] = true
-					o.Report.Warn("%s", text)
-				}
-			}
-			before = faults
 		}
-		if lasting == lastingPolls {
+		if pods.Lasting == lastingPolls {
 			return fmt.Errorf("waiting for the controller: its pods cannot start: %w", missing)
 		}
 		if stop := wake.After(ctx, poll); stop != nil {
