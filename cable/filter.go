@@ -35,10 +35,17 @@ type cableDevice struct {
 // has at most 28 bytes.
 func (d cableDevice) name() string { return "SUBMARINER-GW-" + strings.ReplaceAll(d.device, "-", "") }
 
-// arrivals returns the rules for packets that arrive on a device: the route agent's routes to the
+// arrival returns the rule for packets that arrive on the device: the route agent's routes to the
 // pods of workers apply.
+func (d cableDevice) arrival() dataplane.Arrival {
+	return dataplane.Arrival{
+		Priority: dataplane.ArrivalPriority, Dev: d.device, Table: dataplane.IntraTable, Specific: true,
+	}
+}
+
+// arrivals returns the rules for packets that arrive on a device.
 func (c Cabling) arrivals(d cableDevice) []dataplane.Object {
-	rule := dataplane.Arrival{Priority: dataplane.ArrivalPriority, Dev: d.device, Table: dataplane.IntraTable, Specific: true}
+	rule := d.arrival()
 	if !c.FormerRoutes {
 		return []dataplane.Object{rule}
 	}

@@ -62,7 +62,7 @@ func (c Cable) needs(l Link) []dataplane.Key {
 		keys = append(keys, o.Key())
 	}
 	d := cableDevice{device: l.Device}
-	keys = append(keys, dataplane.Chain{Table: "filter", Name: d.name()}.Key(), Cabling{}.arrivals(d)[0].Key())
+	keys = append(keys, dataplane.Chain{Table: "filter", Name: d.name()}.Key(), d.arrival().Key())
 	if !c.Carries() {
 		return keys
 	}

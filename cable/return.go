@@ -18,27 +18,27 @@ import (
 // When a gateway fails, only its group changes on a worker: it then has the other gateways, through which its plain
 // connections continue. On a gateway, the group goes: they continue through its own cables.
 //
-// A cluster with one gateway node needs none of this, except that the answers to connections which did not come through a cable do not enter one: see
-// dataplane.Sources.Announced.
+// A cluster with one gateway node needs none of this, except that the answers to connections which did
+// not come through a cable do not enter one: see dataplane.Sources.Announced.
 func (n Intra) returns(s dataplane.State) error {
-	direct := dataplane.MarkRule{
-		Priority: dataplane.ReturnPriority, Mark: dataplane.DirectMark, Mask: dataplane.ReturnMask, Table: dataplane.MainTable,
+	table := dataplane.Returns{
+		Table: dataplane.RouteOwner.Returns, Dev: dataplane.IntraDevice, Mask: dataplane.ReturnMask,
 	}
-	switch {
-	case len(n.Remote) == 0:
-		direct.Mark = 0
-	default:
-		if err := s.Add(direct); err != nil {
+	if len(n.Remote) > 0 {
+		table.Direct = dataplane.DirectMark
+		rule := dataplane.MarkRule{
+			Priority: dataplane.ReturnPriority, Mark: dataplane.DirectMark, Mask: dataplane.ReturnMask,
+			Table: dataplane.MainTable,
+		}
+		if err := s.Add(rule); err != nil {
 			return err
 		}
 	}
-	if len(n.Ranked) < 2 {
-		if direct.Mark == 0 {
-			return nil
-		}
-		return s.Add(dataplane.Returns{
-			Table: dataplane.RouteOwner.Returns, Dev: dataplane.IntraDevice, Mask: dataplane.ReturnMask, Direct: direct.Mark,
-		})
+	switch {
+	case len(n.Ranked) < 2 && table.Direct == 0:
+		return nil
+	case len(n.Ranked) < 2:
+		return s.Add(table)
 	}
 	own := map[string]way{} // the gateways with cables, by name
 	var all []way
@@ -54,9 +54,6 @@ func (n Intra) returns(s dataplane.State) error {
 	}
 	others := choose(all, false)
 	var share map[string]int // of new connections
-	table := dataplane.Returns{
-		Table: dataplane.RouteOwner.Returns, Dev: dataplane.IntraDevice, Mask: dataplane.ReturnMask, Direct: direct.Mark,
-	}
 	gateway := n.isGateway()
 	if gateway {
 		table.Cables = dataplane.GatewayOwner.DeviceNames() // it sends new connections over cables of its own
@@ -122,7 +119,8 @@ var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 // in case of a collision. So all nodes use the same marks, which stay when gateways come and go, except for
 // collisions. Gateways beyond the number of marks have none.
 func returnMarks(gateways []Node) map[string]uint32 {
-	out, taken := map[string]uint32{}, map[uint32]bool{dataplane.DirectMark - 1: true}
+	out := map[string]uint32{}
+	taken := map[uint32]bool{dataplane.DirectMark - 1: true}
 	for _, g := range gateways {
 		if len(taken) == dataplane.ReturnMask {
 			break
