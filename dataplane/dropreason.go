@@ -1,17 +1,18 @@
 package dataplane
 
 // The reasons for which tables of nftables drop packets: short words that stay, for metrics and messages.
+// DropReasons explains them.
 const (
-	DropFromElsewhere = "wrong-source"      // arrived through a cable, with a source or destination that the cluster at its other end may not use
-	DropToElsewhere   = "wrong-destination" // on its way into a cable, without a source in this cluster
-	DropTransit       = "transit"           // from another cluster, on its way into a cable
-	DropBeside        = "beside-cable"      // from another cluster's networks to pods or Services, and not through a cable
-	DropForged        = "forged-sender"     // a VXLAN packet from the wrong device, or to a node from a sender that is none
-	DropDevice        = "device-address"    // forwarded to an address on a device of ours
-	DropPort          = "agent-port"        // from another cluster to a port of the agents
-	DropAnswer        = "unasked-answer"    // an answer to a ping or an echo that the node has not sent
-	DropIPv6          = "ipv6"              // IPv6 through a cable
-	DropNoAddress     = "no-global-address" // the gateway has no global address for the source yet
+	DropFromElsewhere = "wrong-source"
+	DropToElsewhere   = "wrong-destination"
+	DropTransit       = "transit"
+	DropBeside        = "beside-cable"
+	DropForged        = "forged-sender"
+	DropDevice        = "device-address"
+	DropPort          = "agent-port"
+	DropAnswer        = "unasked-answer"
+	DropIPv6          = "ipv6"
+	DropNoAddress     = "no-global-address"
 )
 
 // DropReasons explains the reasons, for people.

@@ -111,9 +111,7 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	case m.Reply:
 		return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{ctReply}}}
 	case m.Translated:
-		return []expr.Any{
-			&expr.Ct{Key: expr.CtKeySTATUS, Register: reg}, masked(ctDNAT, 0), &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: native(0)},
-		}
+		return dnatted()
 	case m.Unasked:
 		return []expr.Any{
 			&expr.Ct{Key: expr.CtKeySTATE, Register: reg},

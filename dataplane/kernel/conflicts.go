@@ -46,13 +46,15 @@ func foreignRules(owner dataplane.Owner, every []rule) (out []string) {
 	if owner.Main {
 		return nil // a CNF has its network namespace for itself
 	}
-	priorities, last := map[int]bool{}, -1
+	priorities := map[int]bool{}
+	last := -1
 	var marks []rule
 	for _, r := range every {
 		if r.protocol != owner.Protocol {
 			continue
 		}
-		priorities[r.priority], last = true, max(last, r.priority)
+		priorities[r.priority] = true
+		last = max(last, r.priority)
 		if r.mask == dataplane.ReturnMask && r.table > dataplane.ReturnTable {
 			marks = append(marks, r)
 		}

@@ -111,7 +111,8 @@ func direct(from, announced []netip.Prefix) func(original dataplane.Flow) bool {
 	for _, d := range dataplane.DeviceNets {
 		announced = append(slices.Clip(announced), d.Net)
 	}
-	remote, reached := dataplane.Within(from), dataplane.Within(announced)
+	remote := dataplane.Within(from)
+	reached := dataplane.Within(announced)
 	return func(original dataplane.Flow) bool {
 		return remote(original.Src.Addr()) && !reached(original.Dst.Addr())
 	}
@@ -156,7 +157,8 @@ func (h *Host) endFlows(nets, announced []netip.Prefix) error {
 	if len(nets) == 0 {
 		return nil
 	}
-	ended, goesOn := dataplane.Within(nets), direct(nets, announced)
+	ended := dataplane.Within(nets)
+	goesOn := direct(nets, announced)
 	err := h.endMatching(func(original, reply dataplane.Flow) bool {
 		if len(announced) > 0 && goesOn(original) {
 			return false

@@ -88,7 +88,8 @@ func ruleCounter(m []byte) (chain string, packets uint64, counts bool) {
 		case unix.NFTA_RULE_EXPRESSIONS:
 			for _, expression := range netlink.Attrs(v) {
 				if n, is := counterOf(expression); is {
-					packets, counts = n, true
+					packets = n
+					counts = true
 				}
 			}
 		}

@@ -88,14 +88,16 @@ func ProbeForwarding(p dataplane.ForwardProbe, last uint32) (out dataplane.Forwa
 		case by.Table == dataplane.ForwardTable:
 			out.Known = true
 		case !ofPods(by):
-			out.Known, out.By = true, by
+			out.Known = true
+			out.By = by
 		}
 	case <-time.After(forwardWait):
 		if pod { // its network policies, if they are rules of iptables-legacy, are not traced
 			break
 		}
 		if names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names"); err == nil && strings.Contains(string(names), "filter") {
-			out.Known, out.By = true, dataplane.Dropper{Legacy: true}
+			out.Known = true
+			out.By = dataplane.Dropper{Legacy: true}
 		}
 	}
 	return out, nil
@@ -118,15 +120,14 @@ func podAddress(p dataplane.ForwardProbe) (found netip.Addr, pod bool, err error
 	if err != nil {
 		return found, false, fmt.Errorf("listing routes: %w", err)
 	}
-	best := netip.PrefixFrom(netip.Addr{}, 0)
+	best := -1 // the length of its network
 	for _, r := range routes {
 		if r.Dst == nil || r.Gw != nil || r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 {
 			continue
 		}
 		ip, _ := netip.AddrFromSlice(r.Dst.IP.To4())
 		bits, _ := r.Dst.Mask.Size()
-		dst := netip.PrefixFrom(ip, bits)
-		if !slices.ContainsFunc(p.Pods, func(n netip.Prefix) bool { return n.Bits() <= bits && n.Contains(ip) }) || bits <= best.Bits() {
+		if !slices.ContainsFunc(p.Pods, func(n netip.Prefix) bool { return n.Bits() <= bits && n.Contains(ip) }) || bits <= best {
 			continue
 		}
 		at := binary.BigEndian.Uint32(ip.AsSlice())
@@ -137,12 +138,13 @@ func podAddress(p dataplane.ForwardProbe) (found netip.Addr, pod bool, err error
 		if own, _ := netip.AddrFromSlice(r.Src.To4()); own == to {
 			to = to.Prev()
 		}
-		best, found = dst, to
+		best = bits
+		found = to
 	}
 	if !found.IsValid() {
 		found = p.Far
 	}
-	return found, best.Bits() > 30, nil
+	return found, best > 30, nil
 }
 
 // traceTableOf makes the table that traces a probe, and returns what removes it.
@@ -208,7 +210,8 @@ func follow(sub *netlink.Subscription, got chan<- dataplane.Dropper) {
 // parseTrace returns where a packet is, its number, and whether it is dropped there.
 func parseTrace(b []byte) (at dataplane.Dropper, id string, drops bool) {
 	at.Family = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_BRIDGE: "bridge"}[b[0]]
-	kind, accepted := uint32(0), true
+	kind := uint32(0)
+	accepted := true
 	for t, v := range netlink.Attrs(b[nl.SizeofNfgenmsg:]) {
 		switch {
 		case t == traceTable:
@@ -268,14 +271,17 @@ func inject(p dataplane.ForwardProbe, to netip.Addr) error {
 func syn(from, to netip.Addr) []byte {
 	const ip, tcp = 20, 20
 	b := make([]byte, ip+tcp)
-	b[0], b[8], b[9] = 4<<4|ip/4, 64, unix.IPPROTO_TCP
+	b[0] = 4<<4 | ip/4
+	b[8] = 64
+	b[9] = unix.IPPROTO_TCP
 	binary.BigEndian.PutUint16(b[2:], ip+tcp)
 	copy(b[srcOffset:], from.AsSlice())
 	copy(b[dstOffset:], to.AsSlice())
 	binary.BigEndian.PutUint16(b[csumOffset:], sum16(b[:ip]))
 	t := b[ip:]
 	copy(t, ports())
-	t[12], t[13] = tcp/4<<4, 2 // SYN
+	t[12] = tcp / 4 << 4
+	t[13] = 2 // SYN
 	binary.BigEndian.PutUint16(t[14:], 1024)
 	pseudo := slices.Concat(b[srcOffset:ip], []byte{0, unix.IPPROTO_TCP, 0, tcp}, t)
 	binary.BigEndian.PutUint16(t[16:], sum16(pseudo))

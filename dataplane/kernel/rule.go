@@ -116,7 +116,8 @@ func parseRule(m []byte) rule {
 	msg := nl.DeserializeRtMsg(m) // struct fib_rule_hdr has the same layout; its action is Type
 	r := rule{msg: m, table: int(msg.Table), not: msg.Flags&invert != 0, action: ruleActions[msg.Type]}
 	other := func(format string, v ...any) {
-		r.odd, r.more = true, r.more+fmt.Sprintf(" "+format, v...)
+		r.odd = true
+		r.more = r.more + fmt.Sprintf(" "+format, v...)
 	}
 	if msg.Type != nl.FR_ACT_TO_TBL && r.action == "" {
 		other("action %d", msg.Type)

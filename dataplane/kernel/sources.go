@@ -62,7 +62,9 @@ func (s sources) put(_, want dataplane.Object) error {
 		c := &nftables.Chain{Name: name, Table: t}
 		if name != dataplane.SourcesMarking {
 			priority := nftables.ChainPriority(dataplane.SourcesPriority)
-			c.Type, c.Hooknum, c.Priority = nftables.ChainTypeNAT, nftHooks[name], &priority
+			c.Type = nftables.ChainTypeNAT
+			c.Hooknum = nftHooks[name]
+			c.Priority = &priority
 		}
 		chains[name] = tx.AddChain(c)
 	}

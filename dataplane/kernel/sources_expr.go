@@ -41,17 +41,24 @@ func lookup(offset uint32, s *nftables.Set) []expr.Any {
 // ctDNAT is IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h.
 const ctDNAT = 1 << 5
 
+// dnatted matches connections whose destination has been translated here.
+func dnatted() []expr.Any {
+	const reg = unix.NFT_REG_1
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATUS, Register: reg},
+		masked(ctDNAT, 0),
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: native(0)},
+	}
+}
+
 // sourcesExprs returns the expressions of a rule. remote is the set of networks of other clusters.
 func sourcesExprs(r dataplane.SourcesRule, remote *nftables.Set) (out []expr.Any) {
 	const reg = unix.NFT_REG_1
-	translated := []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATUS, Register: reg}, masked(ctDNAT, 0), &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: native(0)},
-	}
 	switch {
 	case r.Node.IsValid():
 		out = append(lookupNot(srcOffset, remote), lookup(dstOffset, remote)...)
 		if r.Translated {
-			out = append(out, translated...)
+			out = append(out, dnatted()...)
 		} else {
 			out = append(out, &expr.Fib{Register: reg, ResultADDRTYPE: true, FlagSADDR: true},
 				&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: native(unix.RTN_LOCAL)})
@@ -83,7 +90,7 @@ func sourcesExprs(r dataplane.SourcesRule, remote *nftables.Set) (out []expr.Any
 		out = append(lookup(srcOffset, remote), within(dstOffset, r.To)...)
 	}
 	if r.Masquerades {
-		out = append(out, translated...)
+		out = append(out, dnatted()...)
 	}
 	for _, d := range r.NotOn {
 		out = append(out, &expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(d)})
