@@ -41,7 +41,8 @@ func (t *translated) mine(ips []netip.Addr) (out []netip.Addr) {
 // some use one more: if there are at least as many addresses as gateways, each uses one.
 func assigned(gateways []string, ips []netip.Addr) []string {
 	out := make([]string, len(ips))
-	equal, more := len(ips)/len(gateways), len(ips)%len(gateways)
+	equal := len(ips) / len(gateways)
+	more := len(ips) % len(gateways)
 	has := map[string]int{}
 	for i, ip := range ips {
 		best, highest := "", uint64(0)

@@ -65,8 +65,8 @@ func listOthers(ctx context.Context, c client.Reader, kind schema.GroupVersionKi
 	return out, nil
 }
 
-// StandardAccounts are the service accounts that Kubernetes or OpenShift creates in every namespace.
-var StandardAccounts = []string{"default", "builder", "deployer", "pipeline"}
+// standardAccounts are the service accounts that Kubernetes or OpenShift creates in every namespace.
+var standardAccounts = []string{"default", "builder", "deployer", "pipeline"}
 
 // standardConfigMaps are the ConfigMaps that Kubernetes, OpenShift, Istio or Linkerd creates in every
 // namespace.
@@ -86,11 +86,11 @@ var replicaMarks = []string{
 func isEverywhere(kind string, o metav1.PartialObjectMetadata) bool {
 	switch kind {
 	case "Secret":
-		if slices.Contains(StandardAccounts, o.Annotations[corev1.ServiceAccountNameKey]) {
+		if slices.Contains(standardAccounts, o.Annotations[corev1.ServiceAccountNameKey]) {
 			return true
 		}
 	case "ServiceAccount":
-		if slices.Contains(StandardAccounts, o.Name) {
+		if slices.Contains(standardAccounts, o.Name) {
 			return true
 		}
 	case "ConfigMap":

@@ -147,7 +147,8 @@ func ReadDeployment(name string) Read {
 		var err error
 		s.Workloads, err = workload.Read(ctx, r, submarinerv1.OperatorNamespace, nil, []string{name})
 		if apierrors.IsForbidden(err) {
-			s.Workloads, err = nil, nil
+			s.Workloads = nil
+			err = nil
 		}
 		return err
 	}

@@ -114,7 +114,8 @@ func behind(sites []Site, keeper, other string, x catalog.CableChange) string {
 // Unchecked returns a note about the clusters that were not checked, as they are not among the sites,
 // or the user lacks rights; empty if there are none.
 func Unchecked(sites []Site) string {
-	known, checked := map[string]bool{}, map[string]bool{}
+	known := map[string]bool{}
+	checked := map[string]bool{}
 	for _, s := range sites {
 		if s.Submariner != nil {
 			known[s.Name] = true

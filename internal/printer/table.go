@@ -48,7 +48,8 @@ func table[T any](w io.Writer, wide bool, rows []T, columns []Column[T]) error {
 		if !wide && c.Wide && (c.Unless == nil || !c.Unless(rows)) {
 			continue
 		}
-		head, flexible = append(head, c.Head), append(flexible, c.Max > 0)
+		head = append(head, c.Head)
+		flexible = append(flexible, c.Max > 0)
 		for i, r := range rows {
 			cells[i] = append(cells[i], cut(Clean(c.Cell(r)), c.Max, wide))
 		}

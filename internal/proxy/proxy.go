@@ -53,8 +53,8 @@ func TakeFromEnvironment() Settings {
 	return s
 }
 
-// Schemes are the schemes of the proxies' URLs.
-var Schemes = []string{"http", "https", "socks5", "socks5h"}
+// schemes are the schemes of the proxies' URLs.
+var schemes = []string{"http", "https", "socks5", "socks5h"}
 
 // Parse returns the URL of a proxy. As in HTTPS_PROXY, http:// may be omitted.
 func Parse(text string) (*url.URL, error) {
@@ -62,7 +62,7 @@ func Parse(text string) (*url.URL, error) {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || !slices.Contains(Schemes, u.Scheme) || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Hostname() == "" || !slices.Contains(schemes, u.Scheme) || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
 		// The text may contain a password, and so may the error of url.Parse.
 		return nil, errors.New("is not the URL of a proxy: use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT")
 	}

@@ -28,7 +28,8 @@ func (c *Catalog) CablesOf(id string) map[string]CableChange {
 	if !known {
 		return nil
 	}
-	book, out := c.Book(), map[string]CableChange{}
+	book := c.Book()
+	out := map[string]CableChange{}
 	for _, other := range c.Clusters {
 		pair := policy.Pair{X: self, Y: other}
 		if other.ID < id {

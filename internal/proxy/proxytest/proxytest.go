@@ -152,7 +152,8 @@ func (p *Proxy) socks(c net.Conn) error {
 	if _, err := io.ReadFull(c, rest); err != nil {
 		return err
 	}
-	name, port := rest[:len(rest)-2], int(rest[len(rest)-2])<<8|int(rest[len(rest)-1])
+	name := rest[:len(rest)-2]
+	port := int(rest[len(rest)-2])<<8 | int(rest[len(rest)-1])
 	return p.relay(c, fmt.Sprintf("%s:%d", name, port), "\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")
 }
 
