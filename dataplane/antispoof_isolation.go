@@ -20,6 +20,8 @@ type DropCounter interface {
 	Drops() (map[string]uint64, error)
 	// DropReasons returns the number of packets that the owner's tables of nftables have dropped, for clusters or not, by reason: see DropReason.
 	DropReasons() (map[string]uint64, error)
+	// ChainDrops is like DropReasons, for the owner's chains of iptables. Reading these runs a program.
+	ChainDrops() (map[string]uint64, error)
 }
 
 // isolationRules keep clusters apart:

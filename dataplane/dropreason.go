@@ -1,6 +1,8 @@
 package dataplane
 
-// The reasons for which tables of nftables drop packets: short words that stay, for metrics and messages.
+import "strings"
+
+// The reasons for which tables of nftables and chains of iptables drop packets: short words that stay, for metrics and messages.
 // DropReasons explains them.
 const (
 	DropFromElsewhere = "wrong-source"
@@ -13,6 +15,9 @@ const (
 	DropAnswer        = "unasked-answer"
 	DropIPv6          = "ipv6"
 	DropNoAddress     = "no-global-address"
+	DropNotAccepted   = "not-accepted"
+	DropUnknownSender = "unknown-sender"
+	DropDetour        = "second-detour"
 )
 
 // DropReasons explains the reasons, for people.
@@ -27,6 +32,25 @@ var DropReasons = map[string]string{
 	DropAnswer:        "answers to pings or echoes that the node has not sent",
 	DropIPv6:          "IPv6 packets through a cable",
 	DropNoAddress:     "packets for another cluster, while the gateway has no global address for them",
+	DropNotAccepted:   "packets through a cable for addresses that are no pods, Services or global addresses of this cluster",
+	DropUnknownSender: "packets to ports of cables or probes from hosts that are no gateways",
+	DropDetour:        "packets that another gateway of this cluster hands over, while no cable of either works",
+}
+
+// ChainDropReason returns the reason for which a rule of a Chain drops packets; empty if it drops none.
+func ChainDropReason(rule string) string {
+	has := func(option string) bool { return strings.Contains(" "+rule+" ", " "+option+" ") }
+	switch {
+	case !has("-j DROP"):
+		return ""
+	case has("--mac-source"):
+		return DropDetour
+	case has("-p"):
+		return DropUnknownSender
+	case has("-o") && !has("-i"):
+		return DropTransit
+	}
+	return DropNotAccepted
 }
 
 // DropReason returns the reason for which a chain of Antispoof or Globalnet drops packets; empty for a chain of no plan.

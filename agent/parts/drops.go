@@ -20,6 +20,8 @@ type drops struct {
 	counts, reasons dropCounts
 	going           map[string]dropping // by reason, and by cluster with clusterDrops before its ID
 	readAt          time.Time
+	chains          map[string]uint64 // what the chains of iptables had dropped at chainsAt
+	chainsAt        time.Time
 	failed          alarm.Alarm
 }
 
@@ -43,6 +45,9 @@ const (
 // thousands.
 const dropsEvery = 4 * time.Second
 
+// chainDropsEvery is the shortest time between two readings of the counters of iptables, which run a program.
+const chainDropsEvery = 30 * time.Second
+
 func newDrops(o Options) *drops { return &drops{Options: o} }
 
 // Start waits until ctx is done: the counters are read with each snapshot.
@@ -60,7 +65,10 @@ func (d *drops) Observe(s *mesh.Snapshot) error {
 	if s.Now.Sub(d.readAt) >= dropsEvery {
 		now, err := counter.Drops()
 		reasons, also := counter.DropReasons()
-		if err = errors.Join(err, also); err == nil {
+		if err = errors.Join(err, also, d.readChains(counter, s.Now)); err == nil {
+			for reason, n := range d.chains {
+				reasons[reason] += n
+			}
 			more := d.counts.add(now)
 			moreReasons := d.reasons.add(reasons)
 			if !d.readAt.IsZero() { // or they are from before this agent
@@ -74,6 +82,19 @@ func (d *drops) Observe(s *mesh.Snapshot) error {
 	s.Drops = maps.Clone(d.counts.total)
 	s.Dropping = d.goingOn(s.Now)
 	return nil
+}
+
+// readChains reads the counters of iptables.
+func (d *drops) readChains(counter dataplane.DropCounter, now time.Time) (err error) {
+	if now.Sub(d.chainsAt) < chainDropsEvery {
+		return nil
+	}
+	d.chainsAt = now
+	chains, err := counter.ChainDrops()
+	if err == nil {
+		d.chains = chains
+	}
+	return err
 }
 
 // follow notes how many packets have been dropped since the last reading.

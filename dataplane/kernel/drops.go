@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
@@ -115,4 +117,43 @@ func counterOf(expression []byte) (packets uint64, is bool) {
 		}
 	}
 	return packets, is
+}
+
+// ChainDrops implements dataplane.DropCounter.
+func (h *Host) ChainDrops() (map[string]uint64, error) {
+	reasons := map[string]uint64{}
+	if h.owner.Chains == "" {
+		return reasons, nil
+	}
+	saved, err := h.ipt.look()
+	if err != nil {
+		return nil, err
+	}
+	read := map[string]bool{}
+	for _, r := range saved {
+		name := r.table + " " + r.chain
+		if !h.owner.OwnsChain(r.chain) || dataplane.ChainDropReason(r.rule) == "" || read[name] {
+			continue
+		}
+		read[name] = true
+		out, err := h.ipt.counters(r.table, r.chain)
+		if err != nil {
+			return nil, fmt.Errorf("reading the counters of chain %s: %w", r.chain, err)
+		}
+		for line := range strings.Lines(out) {
+			packets, counts := rulePackets(line)
+			if reason := dataplane.ChainDropReason(strings.TrimSpace(line)); counts && reason != "" {
+				reasons[reason] += packets
+			}
+		}
+	}
+	return reasons, nil
+}
+
+// rulePackets returns the packets that a rule has counted, in the notation of "iptables -v -S"; false if the line is no rule.
+func rulePackets(line string) (n uint64, counts bool) {
+	_, after, ok := strings.Cut(line, " -c ")
+	text, _, _ := strings.Cut(after, " ")
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, ok && err == nil
 }

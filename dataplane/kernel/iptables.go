@@ -149,6 +149,13 @@ func (t *iptables) restore(changes string) error {
 	return err
 }
 
+// counters returns the rules of a chain with their counters.
+func (t *iptables) counters(table, chain string) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.run("iptables", "", fmt.Sprintf("--wait=%d", lockPatience), "-t", table, "-v", "-S", chain)
+}
+
 func (t *iptables) run(program, stdin string, args ...string) (string, error) {
 	if ns, err := netlink.Namespace(); err != nil || ns != t.netns {
 		return "", fmt.Errorf("running %s: the thread is in network namespace %s, and the objects are in %s (%w)", program, ns, t.netns, err)
