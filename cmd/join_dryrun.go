@@ -50,7 +50,7 @@ func printDifference(w io.Writer, d *join.Difference, op *join.Operation) error 
 	if len(op.Plan.Affected) > 0 {
 		fmt.Fprintf(&out, "affected clusters: %s\n", strings.Join(op.Plan.Affected, ", "))
 	}
-	_, err := io.WriteString(w, out.String())
+	_, err := io.WriteString(w, printer.CleanLines(out.String())) // it quotes the join file and the broker
 	return err
 }
 

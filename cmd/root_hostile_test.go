@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"subctl/cluster/join"
 	"subctl/internal/cli"
 )
 
@@ -30,4 +31,14 @@ func TestHostileMessageOfAnAPIServer(t *testing.T) {
 		require.Contains(t, stderr.String(), "no?[2J?]0;owned?", args)
 		require.NotContains(t, stdout.String()+stderr.String(), "\x1b", args)
 	}
+}
+
+// A join file, or the broker, does not control the terminal of who looks at what joining would change.
+func TestHostileDifference(t *testing.T) {
+	d := &join.Difference{Cluster: []join.ObjectChange{{
+		Object: "Submariner submariner", Fields: []join.Change{{Field: "brokerK8sTLSServerName", Was: "hub", Will: "hub\x1b[1A\x1b[2K"}},
+	}}}
+	var out bytes.Buffer
+	require.NoError(t, printDifference(&out, d, &join.Operation{Plan: &join.Plan{}}))
+	require.Contains(t, out.String(), "brokerK8sTLSServerName: hub → hub?[1A?[2K\n")
 }
