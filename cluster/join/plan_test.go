@@ -387,7 +387,7 @@ func TestPlanJudgesThePairs(t *testing.T) {
 		{"the default policy was changed since", func(s *situation) {
 			s.CableDriver, s.b.Broker.Spec.CableDriver = "vxlan", "vxlan"
 			s.policy("default", "ipsec")
-		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy default chooses ipsec for the pairs with clusters east, north. To use another driver, change the policy (subctl cable-policy)"}},
+		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy default chooses ipsec for the pairs with clusters east, north. To use vxlan for the pairs of this cluster: subctl cable-policy add west-cables --left-cluster-selector submariner-io/clusterID=west --cable-driver vxlan. For all pairs that no other policy matches: subctl deploy-broker --cable-driver vxlan"}},
 		{"it chooses what was asked for", func(s *situation) {
 			s.CableDriver, s.b.Broker.Spec.CableDriver = "ipsec", "vxlan"
 			s.policy("default", "ipsec")
@@ -398,7 +398,7 @@ func TestPlanJudgesThePairs(t *testing.T) {
 			s.policy("cloud", "ipsec")
 			s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
 			s.b.Members[0].Policies[1].ConnectionPolicies[0].RightClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}
-		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy cloud chooses ipsec for the pair with cluster east. To use another driver, change the policy (subctl cable-policy)"}},
+		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy cloud chooses ipsec for the pair with cluster east. To use vxlan, change policy cloud, or add one that is more specific (subctl cable-policy)"}},
 		{"a policy selects other pairs", func(s *situation) {
 			s.CableDriver = "vxlan"
 			s.policy("default", "vxlan")
@@ -417,7 +417,7 @@ func TestPlanJudgesThePairs(t *testing.T) {
 		{"no other cluster yet", func(s *situation) {
 			s.CableDriver, s.b.Broker.Spec.CableDriver, s.b.Members[0].Clusters, s.b.Members[0].Endpoints = "wireguard", "wireguard", nil, nil
 			s.policy("default", "ipsec")
-		}, []string{"--cable-driver wireguard is used only where no cable policy decides: cable policy default chooses ipsec for the pairs with clusters that join later. To use another driver, change the policy (subctl cable-policy)"}},
+		}, []string{"--cable-driver wireguard is used only where no cable policy decides: cable policy default chooses ipsec for the pairs with clusters that join later. To use wireguard for the pairs of this cluster: subctl cable-policy add west-cables --left-cluster-selector submariner-io/clusterID=west --cable-driver wireguard. For all pairs that no other policy matches: subctl deploy-broker --cable-driver wireguard"}},
 		{"encryption is required", func(s *situation) {
 			s.Encryption, s.b.Broker.Spec.CableDriver = "required", "ipsec"
 			s.policy("default", "vxlan")
