@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
@@ -37,7 +39,8 @@ func TestHostileGatewayNodesAgent(t *testing.T) {
 	agent := agentOf(t, server, cluster.GatewayNodesName, "")
 	plain := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "plain", Labels: map[string]string{"site": "a"}, Annotations: map[string]string{"team": "b"}}}
 	byHand := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "by-hand", Labels: map[string]string{"submariner.io/gateway": "true"}}}
-	for _, n := range []*corev1.Node{plain, byHand} {
+	excluded := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "excluded", Labels: map[string]string{"submariner.io/gateway": "false"}}}
+	for _, n := range []*corev1.Node{plain, byHand, excluded} {
 		require.NoError(t, admin.Create(t.Context(), n))
 		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), n) })
 	}
@@ -55,20 +58,22 @@ func TestHostileGatewayNodesAgent(t *testing.T) {
 		of   *corev1.Node
 		text string
 	}{
-		"another label":               {plain, `{"metadata":{"labels":{"site":"c"}}}`},
-		"a new label":                 {plain, `{"metadata":{"labels":{"other":"c"}}}`},
-		"no labels":                   {plain, `{"metadata":{"labels":null}}`},
-		"another annotation":          {plain, `{"metadata":{"annotations":{"team":"c"}}}`},
-		"no annotations":              {plain, `{"metadata":{"annotations":null}}`},
-		"a gateway without the mark":  {plain, `{"metadata":{"labels":{"submariner.io/gateway":"true"}}}`},
-		"the mark alone":              {plain, `{"metadata":{"annotations":{"submariner.io/labelled-by":"subctl"}}}`},
-		"another value":               {plain, `{"metadata":{"labels":{"submariner.io/gateway":"no"},"annotations":{"submariner.io/labelled-by":"subctl"}}}`},
-		"together with a cordon":      {plain, `{"metadata":{"labels":{"submariner.io/gateway":"true"},"annotations":{"submariner.io/labelled-by":"subctl"}},"spec":{"unschedulable":true}}`},
-		"a taint":                     {plain, `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`},
-		"a finalizer":                 {plain, `{"metadata":{"finalizers":["example.com/f"]}}`},
-		"a public address":            {plain, `{"metadata":{"annotations":{"gateway.submariner.io/public-ip":"ipv4:192.0.2.7"}}}`},
-		"the label of a person":       {byHand, none},
-		"the label of a person alone": {byHand, `{"metadata":{"labels":{"submariner.io/gateway":null}}}`},
+		"another label":                {plain, `{"metadata":{"labels":{"site":"c"}}}`},
+		"a new label":                  {plain, `{"metadata":{"labels":{"other":"c"}}}`},
+		"no labels":                    {plain, `{"metadata":{"labels":null}}`},
+		"another annotation":           {plain, `{"metadata":{"annotations":{"team":"c"}}}`},
+		"no annotations":               {plain, `{"metadata":{"annotations":null}}`},
+		"a gateway without the mark":   {plain, `{"metadata":{"labels":{"submariner.io/gateway":"true"}}}`},
+		"the mark alone":               {plain, `{"metadata":{"annotations":{"submariner.io/labelled-by":"subctl"}}}`},
+		"another value":                {plain, `{"metadata":{"labels":{"submariner.io/gateway":"no"},"annotations":{"submariner.io/labelled-by":"subctl"}}}`},
+		"together with a cordon":       {plain, `{"metadata":{"labels":{"submariner.io/gateway":"true"},"annotations":{"submariner.io/labelled-by":"subctl"}},"spec":{"unschedulable":true}}`},
+		"a taint":                      {plain, `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`},
+		"a finalizer":                  {plain, `{"metadata":{"finalizers":["example.com/f"]}}`},
+		"a public address":             {plain, `{"metadata":{"annotations":{"gateway.submariner.io/public-ip":"ipv4:192.0.2.7"}}}`},
+		"the label of a person":        {byHand, none},
+		"the mark on a person's label": {byHand, gateway}, // the next step would remove both
+		"a node that is excluded":      {excluded, gateway},
+		"the label of a person alone":  {byHand, `{"metadata":{"labels":{"submariner.io/gateway":null}}}`},
 	} {
 		err := patch(test.of, test.text)
 		require.True(t, apierrors.IsForbidden(err), "%s: %v", name, err)
@@ -77,6 +82,13 @@ func TestHostileGatewayNodesAgent(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(agent.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "made"}})))
 	require.True(t, apierrors.IsForbidden(agent.Delete(t.Context(), plain.DeepCopy())))
 	require.True(t, apierrors.IsForbidden(agent.Status().Patch(t.Context(), plain.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(gateway)))))
+	lease := func(name string) error { // with another holder, its node could never take it as a gateway
+		return agent.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: clustertest.In(name), Spec: coordinationv1.LeaseSpec{HolderIdentity: new("x")}}, client.DryRunAll)
+	}
+	require.NoError(t, lease(submarinerv1.GatewayNodesLease))
+	for _, name := range []string{submarinerv1.NodeLeasePrefix + "plain", submarinerv1.GatewayLease, submarinerv1.GlobalnetLease} {
+		require.ErrorContains(t, lease(name), "may write no Lease but", name)
+	}
 	require.NoError(t, patch(plain, gateway))
 	require.NoError(t, patch(plain, none))
 	require.NoError(t, patch(plain, gateway))

@@ -54,6 +54,7 @@ func TestHostileKubelet(t *testing.T) {
 	hostile := map[string]string{
 		"label":                    gateway,
 		"label of no gateway":      `{"metadata":{"labels":{"submariner.io/gateway":"false"}}}`,
+		"mark of subctl":           `{"metadata":{"annotations":{"submariner.io/labelled-by":"subctl"}}}`,
 		"weight":                   `{"metadata":{"annotations":{"gateway.submariner.io/weight":"7"}}}`,
 		"drain":                    `{"metadata":{"annotations":{"gateway.submariner.io/drain":"5m"}}}`,
 		"address":                  `{"metadata":{"annotations":{"gateway.submariner.io/public-ip":"ipv4:192.0.2.7"}}}`,

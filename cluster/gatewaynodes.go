@@ -51,8 +51,9 @@ func gatewayNodesClusterRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{rule([]string{""}, []string{"nodes"}, append([]string{"patch"}, read...)...)}
 }
 
-// gatewayLabelPolicy returns the policy of the agent that replaces gateway nodes: of a Node it may add the label of gateways together with the annotation that
-// tells who did it, and remove both where it, or join, has set them. Of the Submariner it may change its condition.
+// gatewayLabelPolicy returns the policy of the agent that replaces gateway nodes: of a Node without the label of gateways it may add the label together with
+// the annotation that tells who did it, and it may remove both where it, or join, has set them. So it neither marks what a person has labelled, and
+// could then remove it, nor takes a node that a person has excluded. Of the Submariner it may change its condition, and of Leases its own.
 func gatewayLabelPolicy() []client.Object {
 	const label, by, ours = submarinerv1.GatewayNodeLabel, submarinerv1.LabelledByAnnotation, submarinerv1.ManagedBy
 	entry := func(object, field, key string) string {
@@ -78,6 +79,7 @@ func gatewayLabelPolicy() []client.Object {
 		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
 			kube.AdmissionRule("", kube.AdmissionWrites(), "nodes", "nodes/status"),
 			kube.AdmissionRule(submarinerv1.GroupVersion.Group, kube.AdmissionWrites(), "submariners", "submariners/status"),
+			kube.AdmissionRule("coordination.k8s.io", kube.AdmissionWrites(), "leases"),
 		}},
 		MatchConditions: []admissionv1.MatchCondition{{
 			Name:       "the-agent",
@@ -85,16 +87,21 @@ func gatewayLabelPolicy() []client.Object {
 		}},
 		Variables: []admissionv1.Variable{{Name: "resource", Expression: "request.resource.resource"}},
 		Validations: []admissionv1.Validation{
-			{Expression: "request.operation == 'UPDATE'", Message: "the agent that replaces gateway nodes makes and deletes nothing"},
+			{Expression: "request.operation == 'UPDATE' || variables.resource == 'leases'", Message: "the agent that replaces gateway nodes makes and deletes nothing but its Lease"},
+			{ // RBAC cannot restrict the names of what is created, and a gateway cannot take its Lease from another holder
+				Expression: fmt.Sprintf("variables.resource != 'leases' || object != null && object.metadata.name == '%s'", submarinerv1.GatewayNodesLease),
+				Message:    "the agent that replaces gateway nodes may write no Lease but " + submarinerv1.GatewayNodesLease,
+			},
 			{
 				Expression: isNode(strings.Join(same, " && ")),
 				Message:    fmt.Sprintf("the agent that replaces gateway nodes may change nothing of a Node but the label %s and the annotation %s", label, by),
 			},
 			{
-				Expression: isNode(fmt.Sprintf("(%[1]s == %[2]s && %[3]s == %[4]s) || (%[1]s == optional.of('true') && %[3]s == optional.of('%[5]s')) || "+
+				Expression: isNode(fmt.Sprintf("(%[1]s == %[2]s && %[3]s == %[4]s) || (!%[2]s.hasValue() && %[1]s == optional.of('true') && %[3]s == optional.of('%[5]s')) || "+
 					"(!%[1]s.hasValue() && !%[3]s.hasValue() && %[4]s == optional.of('%[5]s'))",
 					entry("object", "labels", label), entry("oldObject", "labels", label), entry("object", "annotations", by), entry("oldObject", "annotations", by), ours)),
-				Message: fmt.Sprintf("the agent that replaces gateway nodes may set the label %[1]s=true with the annotation %[2]s=%[3]s, and remove both where the annotation is set", label, by, ours),
+				Message: fmt.Sprintf("the agent that replaces gateway nodes may set the label %[1]s=true with the annotation %[2]s=%[3]s where a node has no such label, "+
+					"and remove both where the annotation is set", label, by, ours),
 			},
 			{
 				Expression: "variables.resource != 'submariners' || (" + strings.Join(rest, " && ") + ")",

@@ -156,7 +156,7 @@ var ReservedLabels = []string{"submariner-io/", "submariner.io/"}
 // GatewayNodeKeys returns the keys of the labels and annotations of nodes that agents and their DaemonSets read. Admission policies keep
 // nodes from changing them.
 func GatewayNodeKeys() []string {
-	return []string{GatewayNodeLabel, PublicIPAnnotation, WeightAnnotation, DrainAnnotation}
+	return []string{GatewayNodeLabel, LabelledByAnnotation, PublicIPAnnotation, WeightAnnotation, DrainAnnotation}
 }
 
 // IsReservedLabel reports whether only our components may set the label.
