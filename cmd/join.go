@@ -184,8 +184,12 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 		return fmt.Errorf("%w\nnothing was changed: to change it nevertheless, add --force", losses)
 	}
 	if o.dryRun {
+		rejected := op.Admitted(ctx)
+		if rejected != nil {
+			op.Report.Warn("%v", rejected)
+		}
 		err := o.printDryRun(ctx, g, op)
-		if err == nil && losses != nil && !o.force {
+		if err == nil && (rejected != nil || losses != nil && !o.force) {
 			err = cli.Trouble()
 		}
 		return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,6 +118,20 @@ func (w *joinWorld) keeps(t *testing.T) {
 	before := w.state(t)
 	golden(t, "join_again_dryrun", w.run(t, "join", w.file, "--natt=false", "--image", "localhost/subctl:next", "--cluster-labels", "site=onprem", "--dry-run"))
 	require.Equal(t, before, w.state(t), "a dry run changed something")
+
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: cluster.Namespace}}
+	limits.Spec.Limits = []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+	}}
+	require.NoError(t, w.memberC.Create(t.Context(), limits))
+	require.Eventually(t, func() bool {
+		r = w.run(t, "join", w.file, "--image", "localhost/subctl:next", "--dry-run")
+		return r.code == cli.ExitTrouble
+	}, time.Minute, time.Second, "a dry run does not find that the cluster rejects the pods")
+	require.Contains(t, r.stderr, "DaemonSet submariner-gateway: its pods would not be created: ")
+	require.Contains(t, r.stdout, "localhost/subctl:next")
+	require.NoError(t, w.memberC.Delete(t.Context(), limits))
+
 	r = w.run(t, "join", w.file, "--clusterid", "west", "--reset", "--wait=false")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Contains(t, r.stderr, "clusterLabels.site: cloud → (none)")

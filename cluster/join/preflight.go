@@ -108,7 +108,7 @@ func (j *Operation) checkNamespace(ctx context.Context) (*corev1.Namespace, erro
 		return ns, err
 	}
 	why := kube.Holding(ctx, j.Member, ns)
-	return nil, fmt.Errorf("namespace %s is being deleted%s: join again when it is gone; nothing was changed", cluster.Namespace, why)
+	return nil, fmt.Errorf("namespace %s is being deleted%s: join again when it is gone", cluster.Namespace, why)
 }
 
 // askAdmission asks the API server whether it would create the pods of workloads, in every detail that admission
@@ -146,10 +146,7 @@ func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, work
 		}
 		errs = append(errs, errors.New(text))
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("%w\nnothing was changed: running pods go on", errors.Join(errs...))
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // asCreated returns the pod that the controller of a workload creates.

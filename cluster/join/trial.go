@@ -25,21 +25,33 @@ const trialPatience = 3 * time.Minute
 // deleted for them. It does not start pods if gateways are not replaced: Wait reports what keeps the agents of a
 // first join from running.
 func (j *Operation) Try(ctx context.Context) error {
-	ns, err := j.checkNamespace(ctx)
+	workloads, err := j.admitted(ctx)
 	if err != nil {
-		return err
-	}
-	workloads, err := j.replacedPods(ctx)
-	if err != nil {
-		return err
-	}
-	if err := j.askAdmission(ctx, ns, workloads); err != nil {
-		return err
+		return fmt.Errorf("%w\nnothing was changed: running pods go on", err)
 	}
 	if !slices.ContainsFunc(workloads, func(w replaced) bool { return w.name == cluster.GatewayName && w.live != nil }) {
 		return nil
 	}
 	return j.tryGateways(ctx)
+}
+
+// Admitted returns why the cluster would not admit the pods of this join. It changes nothing.
+func (j *Operation) Admitted(ctx context.Context) error {
+	_, err := j.admitted(ctx)
+	return err
+}
+
+// admitted returns the workloads whose pods the join creates or replaces, if the cluster would admit these pods.
+func (j *Operation) admitted(ctx context.Context) ([]replaced, error) {
+	ns, err := j.checkNamespace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	workloads, err := j.replacedPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return workloads, j.askAdmission(ctx, ns, workloads)
 }
 
 // tryGateways runs a trial of the new gateway pod on each gateway node that is Ready.

@@ -2,6 +2,7 @@ package workload_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +151,22 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 			require.NoError(t, c.Delete(t.Context(), rule), test.name)
 		}
 	}
+	// Somebody takes the label away with which join lets the namespace have privileged pods.
+	enforce := func(level string) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}
+		label := `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"` + level + `"}}}`
+		require.NoError(t, c.Patch(t.Context(), ns, client.RawPatch("application/merge-patch+json", []byte(label))))
+	}
+	enforce("baseline")
+	until(t, c, "PodSecurity", asked, func(got []workload.Fault) bool {
+		require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace), client.GracePeriodSeconds(0)))
+		return slices.ContainsFunc(got, func(f workload.Fault) bool {
+			return f.Workload == "DaemonSet "+cluster.GatewayName && f.Rejected && f.Lasting &&
+				strings.Contains(f.Text, `violates PodSecurity "baseline:latest"`) &&
+				strings.Contains(f.Remedy, "label namespace submariner-operator pod-security.kubernetes.io/enforce=privileged")
+		})
+	})
+	enforce("privileged")
 	// Without the Events, and without those of the rule that is in force now, the API server is asked.
 	for _, rule := range rejects("theirs", "false", "not at this time") {
 		require.NoError(t, c.Create(t.Context(), rule))

@@ -25,8 +25,8 @@ import (
 	"subctl/internal/kube"
 )
 
-// startTimeout is ten times the time that a start takes on two idle cores.
-const startTimeout = 60 * time.Second
+// startTimeout is fifty times the time that a start takes on two idle cores: many tests may start at once.
+const startTimeout = 5 * time.Minute
 
 // Server is an API server with its etcd and controllers.
 type Server struct {
