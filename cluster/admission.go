@@ -83,7 +83,8 @@ func agentPolicy(name string, rules []admissionv1.NamedRuleWithOperations, valid
 	return objs
 }
 
-// sameEntries returns a CEL expression, which is true if an update changes no other entry of a map of the object than the one with the key.
+// sameEntries returns a CEL expression, which is true if an update changes no other entry of a map
+// of the object than the one with the key.
 func sameEntries(field, key string) string {
 	object := "object." + field + ".orValue({})"
 	old := "oldObject." + field + ".orValue({})"
@@ -96,10 +97,11 @@ func sameEntries(field, key string) string {
 // LabelsName is the name of the policy that protects reserved labels.
 const LabelsName = "submariner-labels"
 
-// labelPolicy returns the policy that lets only the agents change the reserved labels of the objects
-// that kinds identifies by the cluster ID in their spec, and the clustersets of a Cluster. The labels tell the objects of this cluster
-// from copies. The clustersets are what the agents have found: the grant decides, and nobody who edits them is to believe that
-// it has an effect. The broker has policies of its own.
+// labelPolicy returns the policy that lets only the agents change the reserved labels of the
+// objects that kinds identifies by the cluster ID in their spec, and the clustersets of a Cluster.
+// The labels tell the objects of this cluster from copies. The clustersets are what the agents have
+// found: the grant decides, and nobody who edits them is to believe that it has an effect. The
+// broker has policies of its own.
 func labelPolicy(kinds exchange.Table) []client.Object {
 	var reserved []string
 	for _, prefix := range submarinerv1.ReservedLabels {
@@ -128,9 +130,10 @@ func labelPolicy(kinds exchange.Table) []client.Object {
 			Expression:        "size(variables.changed) == 0",
 			MessageExpression: fmt.Sprintf("'reserved labels: ' + variables.changed.join(', ') + ': only the agents set labels that begin with %s: choose another name'", strings.Join(submarinerv1.ReservedLabels, " or ")),
 		}, {
-			Expression: "request.resource.resource != 'clusters' || object.spec.?cluster_sets == oldObject.spec.?cluster_sets",
-			Message: "spec.cluster_sets tells in which clustersets the cluster is, and does not decide it: the administrator of the broker changes them " +
-				"with subctl clusterset add or subctl clusterset remove",
+			Expression: "request.resource.resource != 'clusters' || " +
+				"object.spec.?cluster_sets == oldObject.spec.?cluster_sets",
+			Message: "spec.cluster_sets tells in which clustersets the cluster is, and does not decide it: the " +
+				"administrator of the broker changes them with subctl clusterset add or subctl clusterset remove",
 		}},
 	})
 	for _, o := range objs {

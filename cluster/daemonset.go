@@ -38,10 +38,12 @@ const graceSeconds = 10
 // pod, and packets take the cables of the new pod once these have answered probes: without the pause, a cluster with two gateways may have no cable meanwhile.
 const settleSeconds = 5
 
-// routeAgentsAtOnce is the share of the route agents that a rollout replaces at a time. Packets do not pass through an agent, so a
-// rollout could replace all at once. But a node does not notice that a gateway has failed while its agent is replaced, hence only
-// half of the nodes. An agent on a node that is not Ready counts as one that is being replaced, for as long as the node is not
-// Ready: with more than half, rounded up, one such node of two does not stop the rollout, nor do two of five.
+// routeAgentsAtOnce is the share of the route agents that a rollout replaces at a time. Packets do
+// not pass through an agent, so a rollout could replace all at once. But a node does not notice
+// that a gateway has failed while its agent is replaced, hence only half of the nodes. An agent on
+// a node that is not Ready counts as one that is being replaced, for as long as the node is not
+// Ready: with more than half, rounded up, one such node of two does not stop the rollout, nor do
+// two of five.
 const routeAgentsAtOnce = "51%"
 
 // gateway returns the DaemonSet of the gateway nodes. A person has chosen these nodes by
@@ -70,8 +72,9 @@ func gateway(sub *v1alpha1.Submariner, broken int) *appsv1.DaemonSet {
 	return ds
 }
 
-// mountConfig mounts the ConfigMap with the settings of the cable drivers where the user wants it. A pod starts without the
-// ConfigMap, and a mount of a path needs one: people may make it later. Agents may read ConfigMaps of their own namespace only.
+// mountConfig mounts the ConfigMap with the settings of the cable drivers where the user wants it.
+// A pod starts without the ConfigMap, and a mount of a path needs one: people may make it later.
+// Agents may read ConfigMaps of their own namespace only.
 func mountConfig(pod *corev1.PodSpec, spec v1alpha1.SubmarinerSpec) {
 	ref := spec.CableDriverCustomConfig
 	path := spec.CableDriverCustomConfigPath
@@ -79,9 +82,10 @@ func mountConfig(pod *corev1.PodSpec, spec v1alpha1.SubmarinerSpec) {
 		return
 	}
 	const name = "cable-driver-config"
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+	source := &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: ref.ConfigMapName}, Optional: new(true),
-	}}})
+	}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: source}})
 	c := &pod.Containers[0]
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
 }
@@ -125,7 +129,8 @@ func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 					Affinity:                      SuitedNodes(),
 					Tolerations:                   slices.Clone(everyTaint),
 					SecurityContext: &corev1.PodSecurityContext{
-						// On nodes with SELinux, a container of another type may not write the lock of iptables. Other nodes ignore the type.
+						// On nodes with SELinux, a container of another type may not write the lock
+						// of iptables. Other nodes ignore the type.
 						SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"},
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
@@ -147,11 +152,11 @@ func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 
 // container returns the container of an agent.
 //
-// The only environment variables are the name of the node and the memory limit of the Go
-// runtime. A pod depends on its image, on
-// tolerations, on the names of the Secrets and of the ConfigMap that it mounts, and a gateway on whether the cluster has global networks. All other
-// settings are read from the Submariner object, which the agents watch, so that a changed
-// setting restarts no pod and interrupts no cable.
+// The only environment variables are the name of the node and the memory limit of the Go runtime. A
+// pod depends on its image, on tolerations, on the names of the Secrets and of the ConfigMap that
+// it mounts, and a gateway on whether the cluster has global networks. All other settings are read
+// from the Submariner object, which the agents watch, so that a changed setting restarts no pod and
+// interrupts no cable.
 //
 // Agents configure the network of their node. For that they need the capabilities
 // NET_ADMIN and NET_RAW (iptables and ping), and user ID 0, because capabilities added by

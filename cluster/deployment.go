@@ -12,9 +12,12 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// clusterAgent returns the Deployment of an agent that acts for the whole cluster. It needs neither the network of its node nor any
-// capability, and has no readiness probe, because an agent that waits for another one to end is well.
-func clusterAgent(sub *v1alpha1.Submariner, name, component, role string, metrics, probes int, memory int64) *appsv1.Deployment {
+// clusterAgent returns the Deployment of an agent that acts for the whole cluster. It needs neither
+// the network of its node nor any capability, and has no readiness probe, because an agent that
+// waits for another one to end is well.
+func clusterAgent(
+	sub *v1alpha1.Submariner, name, component, role string, metrics, probes int, memory int64,
+) *appsv1.Deployment {
 	if sub.Spec.ImageOverrides[component] == "" {
 		component = gatewayComponent // one image has all agents
 	}
@@ -28,12 +31,15 @@ func clusterAgent(sub *v1alpha1.Submariner, name, component, role string, metric
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},
 		LivenessProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt(probes)}},
+			ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt(probes)},
+			},
 			PeriodSeconds: 10, FailureThreshold: 6, TimeoutSeconds: 3,
 		},
 		SecurityContext: &corev1.SecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem: new(true),
+			Capabilities:           &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
 	limitMemory(&c, memory)
@@ -47,8 +53,10 @@ func clusterAgent(sub *v1alpha1.Submariner, name, component, role string, metric
 				Spec: corev1.PodSpec{
 					ServiceAccountName: name, AutomountServiceAccountToken: new(true), EnableServiceLinks: new(false),
 					PriorityClassName: clusterCritical, TerminationGracePeriodSeconds: new(int64(graceSeconds)),
-					SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-					Containers:      []corev1.Container{c},
+					SecurityContext: &corev1.PodSecurityContext{
+						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+					Containers: []corev1.Container{c},
 				},
 			},
 		},

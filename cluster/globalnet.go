@@ -36,7 +36,9 @@ func Everything() ([]client.Object, error) { return Platform{}.Everything() }
 
 // Everything returns all objects that a cluster on p may hold.
 func (p Platform) Everything() ([]client.Object, error) {
-	return p.Render(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/8", Gateways: new(int32(1))}})
+	return p.Render(&v1alpha1.Submariner{
+		Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/8", Gateways: new(int32(1))},
+	})
 }
 
 // ServiceExports returns the CRD of the Multi-Cluster Services API. A cluster may have it from others, who keep it.
@@ -56,7 +58,8 @@ func globalnet(sub *v1alpha1.Submariner, p Platform) ([]client.Object, error) {
 		return nil, err
 	}
 	memory := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GlobalnetMemory, Namespace: Namespace, Labels: ours("")}}
-	out := slices.Concat([]client.Object{export, memory}, annotationPolicy(), account(GlobalnetName, append(globalnetRules(), p.Use(SCCNonRoot)...), globalnetClusterRules()))
+	out := slices.Concat([]client.Object{export, memory}, annotationPolicy(),
+		account(GlobalnetName, append(globalnetRules(), p.Use(SCCNonRoot)...), globalnetClusterRules()))
 	return append(out, globalnetAgent(sub)), nil
 }
 
@@ -93,7 +96,8 @@ func globalnetClusterRules() []rbacv1.PolicyRule {
 // network of its node nor any capability. Its pod may run on any node, whatever its taints: without it the traffic
 // continues, but nobody gets a new address.
 func globalnetAgent(sub *v1alpha1.Submariner) *appsv1.Deployment {
-	d := clusterAgent(sub, GlobalnetName, globalnetComponent, "globalnet", dataplane.GlobalnetMetricsPort, dataplane.GlobalnetProbePort, GlobalnetMemory)
+	d := clusterAgent(sub, GlobalnetName, globalnetComponent, "globalnet", dataplane.GlobalnetMetricsPort,
+		dataplane.GlobalnetProbePort, GlobalnetMemory)
 	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType} // one agent at a time
 	c := &d.Spec.Template.Spec.Containers[0]
 	c.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("64Mi")

@@ -41,7 +41,8 @@ func PlaceDeployment(pod *corev1.PodTemplateSpec) {
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
 			Weight: 100,
 			PodAffinityTerm: corev1.PodAffinityTerm{
-				TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: merged(pod.Labels)},
+				TopologyKey:   corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: merged(pod.Labels)},
 			},
 		}},
 	}
@@ -54,7 +55,9 @@ func PlaceDeployment(pod *corev1.PodTemplateSpec) {
 		})
 	}
 	for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: effect})
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+			Operator: corev1.TolerationOpExists, Effect: effect,
+		})
 	}
 }
 

@@ -47,5 +47,7 @@ func (p Platform) Use(constraints SCC) []rbacv1.PolicyRule {
 	if !p.SCC {
 		return nil
 	}
-	return []rbacv1.PolicyRule{byName(rule([]string{sccGroup}, []string{"securitycontextconstraints"}, "use"), string(constraints))}
+	return []rbacv1.PolicyRule{
+		byName(rule([]string{sccGroup}, []string{"securitycontextconstraints"}, "use"), string(constraints)),
+	}
 }

@@ -75,8 +75,9 @@ var nodeRules = []rbacv1.PolicyRule{
 	byName(rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, "get"), "kubernetes"),
 }
 
-// networkRules are cluster-wide rights of gateways in addition to nodeRules: to notice networks that the cluster gets after it
-// has joined, as Service networks and as pools of Calico, in either of its groups.
+// networkRules are cluster-wide rights of gateways in addition to nodeRules: to notice networks
+// that the cluster gets after it has joined, as Service networks and as pools of Calico, in either
+// of its groups.
 var networkRules = []rbacv1.PolicyRule{
 	rule([]string{"networking.k8s.io"}, []string{"servicecidrs"}, "list"),
 	rule([]string{"crd.projectcalico.org", "projectcalico.org"}, []string{"ippools"}, "list"),

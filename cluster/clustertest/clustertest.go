@@ -75,7 +75,9 @@ func In(name string) metav1.ObjectMeta {
 
 // Node returns a Linux node that is Ready, with labels whose value is "true".
 func Node(name, ip string, labels ...string) corev1.Node {
-	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	n := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+	}
 	for _, l := range labels {
 		n.Labels[l] = "true"
 	}

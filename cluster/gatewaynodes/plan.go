@@ -26,14 +26,15 @@ import (
 // While nodes fail one after another, or an API server loses sight of all of them, the plan labels no
 // more nodes than twice the number that was asked for, and one.
 
-// Absence is the time for which a gateway node must not be Ready before another one replaces it. A kubelet that restarts is back
-// before; a node that has failed is not Ready only after 40 s.
+// Absence is the time for which a gateway node must not be Ready before another one replaces it. A
+// kubelet that restarts is back before; a node that has failed is not Ready only after 40 s.
 const Absence = 30 * time.Second
 
 // Cluster is what a plan depends on.
 type Cluster struct {
 	Asked int // the number of gateway nodes
-	// Named are nodes that a person named as gateways: they are labelled before others, and left alone while they exist.
+	// Named are nodes that a person named as gateways: they are labelled before others, and left
+	// alone while they exist.
 	Named []string
 	Nodes []*corev1.Node // sorted by name
 	// Connected are the nodes whose gateways report that they are connected, or that there is nothing to connect to.
@@ -162,7 +163,8 @@ type state struct {
 func (c Cluster) state(n *corev1.Node) state {
 	hint := ""
 	if c.chosen(n) {
-		hint = fmt.Sprintf(", and is not replaced while it exists, because a person chose it (to replace it, kubectl label node %s %s-)", n.Name, submarinerv1.GatewayNodeLabel)
+		hint = fmt.Sprintf(", and is not replaced while it exists, because a person chose it (to replace it, kubectl "+
+			"label node %s %s-)", n.Name, submarinerv1.GatewayNodeLabel)
 	}
 	switch why := Leaving(n); {
 	case why != "":
@@ -189,8 +191,8 @@ func (c Cluster) chosen(n *corev1.Node) bool {
 	return !isOurs(n) || annotated || labelled || slices.Contains(c.Named, n.Name)
 }
 
-// choose returns the nodes that become gateways: first those that are named, then those that have lost their label, and then as
-// Choose does.
+// choose returns the nodes that become gateways: first those that are named, then those that have
+// lost their label, and then as Choose does.
 func (c Cluster) choose(there, candidates []*corev1.Node, n int) (choice []*corev1.Node) {
 	for _, first := range []func(*corev1.Node) bool{
 		func(n *corev1.Node) bool { return slices.Contains(c.Named, n.Name) },

@@ -64,7 +64,8 @@ var ForPods = []corev1.NodeSelectorRequirement{
 	{Key: "type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-kubelet", "kwok"}},
 	{Key: "eks.amazonaws.com/compute-type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"fargate"}},
 	{Key: "liqo.io/type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-node"}},
-	{Key: "virtualization", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtualnode2"}}, // of AKS, on Azure Container Instances
+	// of AKS, on Azure Container Instances
+	{Key: "virtualization", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtualnode2"}},
 }
 
 // virtualTaint is the key of the taint of virtual-kubelet's nodes.
@@ -107,11 +108,16 @@ func KeepsTaint(key string) bool { return key == virtualTaint || slices.Contains
 
 // KeepsLabel reports whether functions of this package depend on a label of a node.
 func KeepsLabel(key string) bool {
-	return slices.Contains([]string{submarinerv1.GatewayNodeLabel, submarinerv1.PublicIPAnnotation, corev1.LabelTopologyZone, controlLabel, masterLabel}, key) ||
-		slices.ContainsFunc(ForPods, func(r corev1.NodeSelectorRequirement) bool { return r.Key == key })
+	switch key {
+	case submarinerv1.GatewayNodeLabel, submarinerv1.PublicIPAnnotation, corev1.LabelTopologyZone, controlLabel,
+		masterLabel:
+		return true
+	}
+	return slices.ContainsFunc(ForPods, func(r corev1.NodeSelectorRequirement) bool { return r.Key == key })
 }
 
-// Leaving returns the reason why the machine of a node is known to be about to leave: a taint, or its deletion; empty if there is none.
+// Leaving returns the reason why the machine of a node is known to be about to leave: a taint, or
+// its deletion; empty if there is none.
 func Leaving(n *corev1.Node) string {
 	if n.DeletionTimestamp != nil {
 		return "deleted"
@@ -139,8 +145,9 @@ func IsControl(n *corev1.Node) bool {
 // Zone returns the zone of a node; empty if it has none. All nodes without a zone are in one.
 func Zone(n *corev1.Node) string { return n.Labels[corev1.LabelTopologyZone] }
 
-// Choose returns up to n of the candidates, to become gateways in addition to those that are there: each time the first node by name of
-// the zone with the fewest gateways. It takes nodes of the control plane after all others.
+// Choose returns up to n of the candidates, to become gateways in addition to those that are there:
+// each time the first node by name of the zone with the fewest gateways. It takes nodes of the
+// control plane after all others.
 func Choose(there, candidates []*corev1.Node, n int) (choice []*corev1.Node) {
 	gateways := map[string]int{} // by zone
 	for _, node := range there {
@@ -149,7 +156,11 @@ func Choose(there, candidates []*corev1.Node, n int) (choice []*corev1.Node) {
 	left := slices.Clone(candidates)
 	for len(choice) < n && len(left) > 0 {
 		next := slices.MinFunc(left, func(a, b *corev1.Node) int {
-			return cmp.Or(compareBool(IsControl(a), IsControl(b)), cmp.Compare(gateways[Zone(a)], gateways[Zone(b)]), cmp.Compare(a.Name, b.Name))
+			return cmp.Or(
+				compareBool(IsControl(a), IsControl(b)),
+				cmp.Compare(gateways[Zone(a)], gateways[Zone(b)]),
+				cmp.Compare(a.Name, b.Name),
+			)
 		})
 		left = slices.DeleteFunc(left, func(o *corev1.Node) bool { return o.Name == next.Name })
 		gateways[Zone(next)]++

@@ -112,7 +112,8 @@ func (r request) effective(was, will map[string]string) map[string]string {
 
 // local are the fields whose change concerns only this cluster, not its cables.
 var local = []string{
-	"airGappedDeployment", "broker", "brokerK8sApiServer", "brokerK8sCA", "brokerK8sHTTPSProxy", "brokerK8sInsecure", "brokerK8sNoProxy", "brokerK8sSecret", "brokerK8sTLSServerName", "colorCodes", "debug",
+	"airGappedDeployment", "broker", "brokerK8sApiServer", "brokerK8sCA", "brokerK8sHTTPSProxy", "brokerK8sInsecure",
+	"brokerK8sNoProxy", "brokerK8sSecret", "brokerK8sTLSServerName", "colorCodes", "debug",
 	"gatewayNodes", "gateways", "haltOnCertificateError",
 	"imageOverrides", "repository", "tolerations", "version",
 }

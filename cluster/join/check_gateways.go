@@ -39,7 +39,8 @@ func (r request) anotherGateway(choice []string) string {
 	case len(others) == 0:
 		return "the cluster has no other node: when it has, join again with --gateways 2"
 	case len(suited) == 0:
-		return "none of the other nodes is Ready, schedulable, Linux and not virtual: when one is, join again with --gateways 2"
+		return "none of the other nodes is Ready, schedulable, Linux and not virtual: when one is, join again with " +
+			"--gateways 2"
 	case len(r.GatewayNodes) > 0:
 		return "name more nodes with --gateway-nodes"
 	case !r.LabelGateway:
@@ -81,8 +82,9 @@ func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes [
 	case r.Gateways == 0 && all == 0:
 		return nil, nil, errors.New("no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes")
 	case missing > all:
-		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s, and %d of the other nodes can become gateways: the rest is not Ready, not schedulable, not Linux, or virtual; "+
-			"specify fewer, or name nodes with --gateway-nodes", r.Gateways, words.Count(len(there), "gateway node"), all)
+		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s, and %d of the other nodes can become "+
+			"gateways: the rest is not Ready, not schedulable, not Linux, or virtual; specify fewer, or name nodes "+
+			"with --gateway-nodes", r.Gateways, words.Count(len(there), "gateway node"), all)
 	}
 	var texts []string
 	for _, n := range gatewaynodes.Choose(pointers(there), pointers(candidates), missing) {
@@ -108,9 +110,11 @@ func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes [
 	return choice, notes, nil
 }
 
-// keptGateways returns the number of gateway nodes that the cluster keeps: see package gatewaynodes. It is the number that the user specifies or
-// names, or else specified before; 0 if no node is to be labelled. Where an earlier version of join has labelled nodes, which stored no number, it
-// is the number of gateway nodes. Nodes that only people have labelled are nothing that join was asked for.
+// keptGateways returns the number of gateway nodes that the cluster keeps: see package
+// gatewaynodes. It is the number that the user specifies or names, or else specified before; 0 if
+// no node is to be labelled. Where an earlier version of join has labelled nodes, which stored no
+// number, it is the number of gateway nodes. Nodes that only people have labelled are nothing that
+// join was asked for.
 func (r request) keptGateways() *int32 {
 	there := labelled(r.member.Nodes)
 	n := 1
@@ -123,7 +127,9 @@ func (r request) keptGateways() *int32 {
 		n = 0
 	case stored != nil && *stored > 0:
 		return stored
-	case slices.ContainsFunc(there, func(n corev1.Node) bool { return n.Annotations[cluster.LabelledByAnnotation] == cluster.ManagedBy }):
+	case slices.ContainsFunc(there, func(n corev1.Node) bool {
+		return n.Annotations[cluster.LabelledByAnnotation] == cluster.ManagedBy
+	}):
 		n = len(there)
 	}
 	return new(int32(min(n, r.mostGateways())))
@@ -131,7 +137,9 @@ func (r request) keptGateways() *int32 {
 
 // labelled returns the nodes that are gateways: those with the label that can run our pods.
 func labelled(nodes []corev1.Node) []corev1.Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !cluster.IsGateway(n) || cluster.NoPods(n) != "" })
+	return slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool {
+		return !cluster.IsGateway(n) || cluster.NoPods(n) != ""
+	})
 }
 
 func namedGateways(nodes []corev1.Node, named []string) (choice []string, err error) {
@@ -146,7 +154,8 @@ func namedGateways(nodes []corev1.Node, named []string) (choice []string, err er
 			}
 			errs = append(errs, fmt.Errorf("--gateway-nodes: there is no node %q: the cluster has %s", name, words.List(all)))
 		case cluster.NoPods(nodes[i]) != "":
-			errs = append(errs, fmt.Errorf("--gateway-nodes: no agent runs on node %q, which %s: specify another one", name, cluster.NoPods(nodes[i])))
+			errs = append(errs, fmt.Errorf("--gateway-nodes: no agent runs on node %q, which %s: specify another one",
+				name, cluster.NoPods(nodes[i])))
 		case !cluster.IsGateway(nodes[i]):
 			choice = append(choice, name)
 		}

@@ -15,7 +15,8 @@ func (f *Facts) JoinedAs(id string) error {
 	if sub == nil || !cluster.IsOurs(sub.Labels) || sub.DeletionTimestamp != nil || sub.Spec.ClusterID == id {
 		return nil
 	}
-	return fmt.Errorf("this cluster is joined as %q: to change it, join with --clusterid %s; to give it another ID, first take it out of the network with subctl uninstall",
+	return fmt.Errorf("this cluster is joined as %q: to change it, join with --clusterid %s; to give it another ID, "+
+		"first take it out of the network with subctl uninstall",
 		sub.Spec.ClusterID, sub.Spec.ClusterID)
 }
 
@@ -31,7 +32,8 @@ func checkIdentity(r request) ([]string, error) {
 		errs = append(errs, errors.New("the pre-shared key in the join file is not the key of the other clusters: the file is outdated; create a new one with subctl deploy-broker"))
 	}
 	if ns := f.Namespace; ns != nil && ns.DeletionTimestamp != nil {
-		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is deleted (subctl uninstall prints what holds it)", ns.Name))
+		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is deleted (subctl uninstall "+
+			"prints what holds it)", ns.Name))
 	}
 	sub := f.Submariner
 	if sub == nil {

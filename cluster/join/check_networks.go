@@ -219,9 +219,9 @@ func (r request) services() (list []netip.Prefix, warning string, err error) {
 	return r.choose("servicecidr", r.ServiceCIDRs, r.member.Network.Services, "Service")
 }
 
-// choose returns the networks that a flag, or the Submariner of the last join,
-// specifies, or else the networks that were found. Networks that an earlier join discovered, instead of the user, follow
-// what is found now.
+// choose returns the networks that a flag, or the Submariner of the last join, specifies, or else
+// the networks that were found. Networks that an earlier join discovered, instead of the user,
+// follow what is found now.
 func (r request) choose(flag string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
 	if list, err = cable.ParseCIDRs("--"+flag, specified); err != nil {
 		return nil, "", nil // Validate reports it
@@ -244,8 +244,9 @@ func (r request) choose(flag string, specified []string, found networks.Found, w
 	return list, warning, nil
 }
 
-// follow returns the networks that were discovered before, and those that are found now. A network that is no longer found
-// stays: addresses in it may be in use, and what has found it before may not be readable now.
+// follow returns the networks that were discovered before, and those that are found now. A network
+// that is no longer found stays: addresses in it may be in use, and what has found it before may
+// not be readable now.
 func follow(before []netip.Prefix, found networks.Found, flag, what string) (list []netip.Prefix, warning string) {
 	all := slices.Clone(found.CIDRs)
 	var gone, added []netip.Prefix
@@ -256,7 +257,8 @@ func follow(before []netip.Prefix, found networks.Found, flag, what string) (lis
 	}
 	all = append(all, gone...)
 	for i, p := range all {
-		if !slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Contains(p.Addr()) }) && !slices.Contains(all[:i], p) {
+		isLarger := func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Contains(p.Addr()) }
+		if !slices.ContainsFunc(all, isLarger) && !slices.Contains(all[:i], p) {
 			list = append(list, p)
 		}
 		if !cable.Covered(p, before) {
@@ -265,15 +267,18 @@ func follow(before []netip.Prefix, found networks.Found, flag, what string) (lis
 	}
 	var texts []string
 	if len(added) > 0 {
-		texts = append(texts, fmt.Sprintf("the %s network of this cluster now has %s as well (%s)", what, cable.FormatCIDRs(added), found.From))
+		texts = append(texts, fmt.Sprintf("the %s network of this cluster now has %s as well (%s)", what,
+			cable.FormatCIDRs(added), found.From))
 	}
 	if len(gone) > 0 {
-		texts = append(texts, fmt.Sprintf("%s of the %s network is no longer found, and stays: specify --%s to give it up", cable.FormatCIDRs(gone), what, flag))
+		texts = append(texts, fmt.Sprintf("%s of the %s network is no longer found, and stays: specify --%s to give "+
+			"it up", cable.FormatCIDRs(gone), what, flag))
 	}
 	return list, strings.Join(texts, "; ")
 }
 
-// wasDiscovered reports whether the last join has discovered the networks of a flag, and the user specifies no other ones now.
+// wasDiscovered reports whether the last join has discovered the networks of a flag, and the user
+// specifies no other ones now.
 func (r request) wasDiscovered(flag string) bool {
 	return r.isStored(flag) && r.member.Submariner.Discovered(strings.TrimPrefix(r.storedIn(flag), "Submariner.spec."))
 }
@@ -342,14 +347,16 @@ func inside(addrs []address, nets []network, remedy string) error {
 	for _, a := range addrs {
 		for _, n := range nets {
 			if n.prefix.Contains(a.ip) {
-				errs = append(errs, fmt.Errorf("%s, the address of %s, is in %s, %s: %s", a.ip, a.of, n.prefix, n.of, remedy))
+				errs = append(errs,
+					fmt.Errorf("%s, the address of %s, is in %s, %s: %s", a.ip, a.of, n.prefix, n.of, remedy))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// internalIPs returns all internal IPv4 addresses of nodes, sorted by node: the agents use the first that a device holds.
+// internalIPs returns all internal IPv4 addresses of nodes, sorted by node: the agents use the
+// first that a device holds.
 func internalIPs(nodes []corev1.Node) (out []address) {
 	for _, n := range nodes {
 		for _, a := range n.Status.Addresses {

@@ -31,7 +31,8 @@ func checkNodes(r request) ([]string, error) {
 		texts = append(texts, "no agent runs on "+words.List(unsuited)+": their pods reach no other cluster")
 	}
 	if len(broken) > 0 {
-		texts = append(texts, "not Ready: "+words.List(broken)+": their agents start, or are replaced, when the nodes are Ready")
+		texts = append(texts,
+			"not Ready: "+words.List(broken)+": their agents start, or are replaced, when the nodes are Ready")
 	}
 	if len(texts) == 0 {
 		return nil, nil
@@ -40,7 +41,9 @@ func checkNodes(r request) ([]string, error) {
 }
 
 func sortedNodes(nodes []corev1.Node) []corev1.Node {
-	return slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 }
 
 // brokenGateways returns the number of gateway nodes that are not Ready, those in made included.

@@ -28,7 +28,9 @@ type check func(request) (warnings []string, err error)
 var (
 	firstChecks = []check{checkOptions, checkVersions, checkRights, checkBroker}
 	checks      = []check{
-		checkIdentity, checkTrust, checkInvitation, checkClusterSets, checkNetworks, checkGateways, checkNodes, checkNodeLabels, checkGlobalnet, checkDriver, checkCables, checkNAT, checkConfigMap, checkAddress, checkGatewayProxy, checkImage,
+		checkIdentity, checkTrust, checkInvitation, checkClusterSets, checkNetworks, checkGateways, checkNodes,
+		checkNodeLabels, checkGlobalnet, checkDriver, checkCables, checkNAT, checkConfigMap, checkAddress,
+		checkGatewayProxy, checkImage,
 	}
 )
 

@@ -67,7 +67,8 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 	return nil
 }
 
-// removeGatewayNodes removes the agent that replaces gateway nodes, with its rights, from a cluster that keeps no number of them.
+// removeGatewayNodes removes the agent that replaces gateway nodes, with its rights, from a cluster
+// that keeps no number of them.
 func (j *Operation) removeGatewayNodes(ctx context.Context) error {
 	if cluster.KeepsGateways(j.Plan.Submariner) {
 		return nil
@@ -78,7 +79,8 @@ func (j *Operation) removeGatewayNodes(ctx context.Context) error {
 	}
 	if apierrors.IsForbidden(err) {
 		if b := j.Plan.Before; b != nil && cluster.KeepsGateways(b) {
-			j.Report.Warn("the agent that replaces gateway nodes is not removed, and does nothing: %v; let an administrator of the cluster join again", err)
+			j.Report.Warn("the agent that replaces gateway nodes is not removed, and does nothing: %v; let an "+
+				"administrator of the cluster join again", err)
 		}
 		return nil // to read and delete them is no right that joining needs
 	}
@@ -96,8 +98,8 @@ func (j *Operation) deleteAll(ctx context.Context, objs []client.Object) error {
 	return nil
 }
 
-// left returns the objects of the cluster that it holds no longer, of an agent that acts for the whole cluster, and the agent's lease. The Deployment is
-// the last of them, and is deleted first.
+// left returns the objects of the cluster that it holds no longer, of an agent that acts for the
+// whole cluster, and the agent's lease. The Deployment is the last of them, and is deleted first.
 func (j *Operation) left(ctx context.Context, agent, leaseName string) ([]client.Object, error) {
 	everything, err := cluster.Everything()
 	if err != nil {
@@ -115,7 +117,8 @@ func (j *Operation) left(ctx context.Context, agent, leaseName string) ([]client
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName, Namespace: cluster.Namespace}}
 	var left []client.Object
 	for _, obj := range append([]client.Object{lease}, everything...) {
-		if keep[name(obj)] || obj.GetName() == mcsv1alpha1.ServiceExportFullName || (obj.GetName() == cluster.GatewayNodesName) != (agent == cluster.GatewayNodesName) {
+		if keep[name(obj)] || obj.GetName() == mcsv1alpha1.ServiceExportFullName ||
+			(obj.GetName() == cluster.GatewayNodesName) != (agent == cluster.GatewayNodesName) {
 			continue
 		}
 		found, err := kube.Optional(ctx, j.Member, obj, client.ObjectKeyFromObject(obj))

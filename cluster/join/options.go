@@ -59,8 +59,8 @@ type Options struct {
 	ClusterSets   []string // empty: "default"
 	NATTPort      int      // UDP port of IPsec
 	NAT           bool     // there is NAT between the gateways
-	// LabelGateway specifies whether join labels a node as a gateway if there is none, and whether other nodes become gateways in place
-	// of those that are gone.
+	// LabelGateway specifies whether join labels a node as a gateway if there is none, and whether
+	// other nodes become gateways in place of those that are gone.
 	LabelGateway bool
 	GatewayNodes []string // nodes to label; empty: as many are chosen as Gateways specifies
 	// Gateways is the number of gateway nodes that the cluster is to have at least: join labels those that

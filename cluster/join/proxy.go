@@ -32,13 +32,15 @@ func (o Options) checkProxy() error {
 		case err != nil: // without the value, which may contain a password
 			errs = append(errs, fmt.Errorf("%s %w, or %s to use no proxy", o.source("https-proxy"), err, proxy.None))
 		case u.User != nil:
-			errs = append(errs, errors.New("--https-proxy contains a user or a password, which other users of this machine could read on a command line: "+
-				"omit them there, and set the environment variable HTTPS_PROXY to the URL with user and password"))
+			errs = append(errs, errors.New("--https-proxy contains a user or a password, which other users of this "+
+				"machine could read on a command line: omit them there, and set the environment variable HTTPS_PROXY "+
+				"to the URL with user and password"))
 		}
 	}
 	for _, item := range o.NoProxy {
 		if strings.TrimSpace(item) == "" || strings.ContainsAny(item, ", /@") && !isNetwork(item) {
-			errs = append(errs, fmt.Errorf("%s %.100q is not a name, an address or a network: use the notation of NO_PROXY, such as .example.com or 10.0.0.0/8", o.source("no-proxy"), item))
+			errs = append(errs, fmt.Errorf("%s %.100q is not a name, an address or a network: use the notation of "+
+				"NO_PROXY, such as .example.com or 10.0.0.0/8", o.source("no-proxy"), item))
 		}
 	}
 	return errors.Join(errs...)
@@ -72,11 +74,13 @@ func (o Options) gatewayProxy(address string) (https string, except []string, wa
 	case err != nil || u == nil:
 		return "", nil, ""
 	case proxy.IsLocal(u):
-		return "", nil, fmt.Sprintf("this machine reaches the broker through its own proxy %s (from %s), which gateways cannot use: they reach the broker directly; "+
-			"if they need a proxy, specify it with --https-proxy", proxy.Name(u), o.Environment.Source)
+		return "", nil, fmt.Sprintf("this machine reaches the broker through its own proxy %s (from %s), which "+
+			"gateways cannot use: they reach the broker directly; if they need a proxy, specify it with --https-proxy",
+			proxy.Name(u), o.Environment.Source)
 	}
-	return proxy.Name(u), list(o.Environment.Except), fmt.Sprintf("the gateways will reach the broker through the proxy %s (from %s), as this machine does: "+
+	warning = fmt.Sprintf("the gateways will reach the broker through the proxy %s (from %s), as this machine does: "+
 		"if they do not need it, specify --https-proxy %s", proxy.Name(u), o.Environment.Source, proxy.None)
+	return proxy.Name(u), list(o.Environment.Except), warning
 }
 
 // checkGatewayProxy warns of a proxy that the user did not specify for the gateways.
@@ -102,7 +106,9 @@ func (j *Operation) proxyUser(ctx context.Context) (broker.Secret, error) {
 	if j.Plan.Before == nil || j.Plan.Before.Spec.BrokerK8sHTTPSProxy != spec.BrokerK8sHTTPSProxy {
 		return nil, nil
 	}
-	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret})
+	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{
+		Namespace: cluster.Namespace, Name: cluster.BrokerSecret,
+	})
 	if err != nil || stored == nil {
 		return nil, err
 	}
@@ -114,8 +120,9 @@ func (j *Operation) proxyUser(ctx context.Context) (broker.Secret, error) {
 const insteadOfNameAnnotation = "submariner.io/broker-tls-server-name-instead-of"
 
 // ServerName returns the name in the certificate of the broker's API server: the name that the user
-// specifies or, if the join file has the same name as at the last join, has specified then; and otherwise
-// the name in the join file, or, if that has none, the stored name of the same address. It is empty if it is the host in the address.
+// specifies or, if the join file has the same name as at the last join, has specified then; and
+// otherwise the name in the join file, or, if that has none, the stored name of the same address.
+// It is empty if it is the host in the address.
 func (o Options) ServerName(file *broker.JoinFile, joined *v1alpha1.Submariner) string {
 	if o.BrokerServerName != "" {
 		return o.BrokerServerName

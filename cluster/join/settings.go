@@ -54,12 +54,15 @@ var settings = []setting{
 		o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
 	}},
 	{"label-gateway", "gateways", func(o *Options, s *v1alpha1.Submariner) {
-		if s.Spec.Gateways != nil && *s.Spec.Gateways == 0 && !o.specifies("gateways") && !o.specifies("gateway-nodes") {
+		if s.Spec.Gateways != nil && *s.Spec.Gateways == 0 && !o.specifies("gateways") &&
+			!o.specifies("gateway-nodes") {
 			o.LabelGateway = false
 		}
 	}},
 	{"multi-active-gateway", "multiActiveGatewayEnabled", func(o *Options, s *v1alpha1.Submariner) { o.MultiActiveGateway = s.Spec.MultiActiveGatewayEnabled }},
-	{"https-proxy", "brokerK8sHTTPSProxy", func(o *Options, s *v1alpha1.Submariner) { o.HTTPSProxy = s.Spec.BrokerK8sHTTPSProxy }},
+	{"https-proxy", "brokerK8sHTTPSProxy", func(o *Options, s *v1alpha1.Submariner) {
+		o.HTTPSProxy = s.Spec.BrokerK8sHTTPSProxy
+	}},
 	{"no-proxy", "brokerK8sNoProxy", func(o *Options, s *v1alpha1.Submariner) { o.NoProxy = s.Spec.BrokerK8sNoProxy }},
 	{"check-broker-certificate", "brokerK8sInsecure", func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure }},
 }

@@ -29,7 +29,9 @@ func (j *Operation) Try(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w\nnothing was changed: running pods go on", err)
 	}
-	if !slices.ContainsFunc(workloads, func(w replaced) bool { return w.name == cluster.GatewayName && w.live != nil }) {
+	if !slices.ContainsFunc(workloads, func(w replaced) bool {
+		return w.name == cluster.GatewayName && w.live != nil
+	}) {
 		return nil
 	}
 	return j.tryGateways(ctx)
@@ -82,7 +84,8 @@ func (j *Operation) tryGateways(ctx context.Context) error {
 	}
 	j.Report.Step("trying image %s on the gateway nodes", image)
 	if err := j.try(ctx, pods); err != nil && ExchangeFits(err.Error()) {
-		j.Report.Warn("image %s is not tried before it replaces the running gateways: there is no room for one more pod: %v", image, err)
+		j.Report.Warn("image %s is not tried before it replaces the running gateways: there is no room for one more "+
+			"pod: %v", image, err)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("image %s cannot replace the image of the running agents: %w: specify another one with --image; nothing was changed", image, err)

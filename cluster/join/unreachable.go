@@ -48,7 +48,9 @@ func unreachableGlobally(was, will v1alpha1.SubmarinerSpec) []string {
 	case will.GlobalCIDR == "":
 		return []string{fmt.Sprintf("this cluster gives up its global network %s: other clusters can no longer reach its addresses, but its pods and Services by the addresses that they have in the cluster (%s and %s); "+
 			"keep it with --globalnet", was.GlobalCIDR, will.ClusterCIDR, will.ServiceCIDR)}
-	case !slices.ContainsFunc(networks.Parse(was.GlobalCIDR), func(p netip.Prefix) bool { return !cable.Covered(p, next) }):
+	case !slices.ContainsFunc(networks.Parse(was.GlobalCIDR), func(p netip.Prefix) bool {
+		return !cable.Covered(p, next)
+	}):
 		return nil
 	}
 	return []string{fmt.Sprintf("the global network of this cluster changes from %s to %s: other clusters can no longer reach its addresses, and pods and Services get new ones; "+

@@ -30,8 +30,9 @@ func (j *Operation) readAgents(ctx context.Context) (*workload.Snapshot, error) 
 	return workload.Read(ctx, j.Member, cluster.Namespace, daemonSets, deployments)
 }
 
-// unallocated returns a line while the agent of globalnet has not allocated the addresses that the pods of the cluster have
-// as their source in other clusters: without them, nothing of the cluster reaches anybody.
+// unallocated returns a line while the agent of globalnet has not allocated the addresses that the
+// pods of the cluster have as their source in other clusters: without them, nothing of the cluster
+// reaches anybody.
 func (j *Operation) unallocated(ctx context.Context) ([]string, error) {
 	if j.Plan.Submariner.Spec.GlobalCIDR == "" {
 		return nil, nil
@@ -49,7 +50,8 @@ func (j *Operation) unallocated(ctx context.Context) ([]string, error) {
 			return nil, nil
 		}
 	}
-	return []string{"the globalnet agent has not allocated global addresses for this cluster yet: see subctl show globalnet"}, nil
+	return []string{"the globalnet agent has not allocated global addresses for this cluster yet: see subctl show " +
+		"globalnet"}, nil
 }
 
 // retryAnnotation, on a workload, is the time when join made its controller try again.
@@ -73,7 +75,9 @@ func (j *Operation) annotate(ctx context.Context, obj client.Object, value strin
 	if value != "" {
 		annotation = value
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{retryAnnotation: annotation}}})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{retryAnnotation: annotation}},
+	})
 	if err != nil {
 		return err
 	}
@@ -84,7 +88,9 @@ func (j *Operation) annotate(ctx context.Context, obj client.Object, value strin
 func workloadNamed(text string) client.Object {
 	for _, obj := range []client.Object{&appsv1.DaemonSet{}, &appsv1.Deployment{}} {
 		obj.SetNamespace(cluster.Namespace)
-		for _, name := range []string{cluster.RouteAgentName, cluster.GatewayName, cluster.GlobalnetName, cluster.GatewayNodesName} {
+		for _, name := range []string{
+			cluster.RouteAgentName, cluster.GatewayName, cluster.GlobalnetName, cluster.GatewayNodesName,
+		} {
 			if text == kube.KindOf(obj)+" "+name {
 				obj.SetName(name)
 				return obj

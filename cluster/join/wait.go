@@ -81,8 +81,9 @@ func (j *Operation) Wait(ctx context.Context) error {
 }
 
 const (
-	// faultPolls is the number of consecutive polls that find a fault that waiting does not help, after which Wait
-	// returns: a kubelet retries, a registry may have a short fault, and a controller that is made to try again takes a moment.
+	// faultPolls is the number of consecutive polls that find a fault that waiting does not help,
+	// after which Wait returns: a kubelet retries, a registry may have a short fault, and a
+	// controller that is made to try again takes a moment.
 	faultPolls = 5
 	// retryPolls is the number of polls after which Wait makes controllers try again.
 	retryPolls = 10
@@ -221,8 +222,9 @@ func passive(gateways []submarinerv1.Gateway) (out []string) {
 	return out
 }
 
-// pinged reports whether a connection counts only when a ping has been answered: before the first ping, a gateway takes a new cable for
-// connected, but without global addresses no packet of the cluster is answered.
+// pinged reports whether a connection counts only when a ping has been answered: before the first
+// ping, a gateway takes a new cable for connected, but without global addresses no packet of the
+// cluster is answered.
 func (j *Operation) pinged() bool {
 	check := j.Plan.Submariner.Spec.ConnectionHealthCheck
 	return j.Plan.Submariner.Spec.GlobalCIDR != "" && check != nil && check.Enabled
@@ -230,7 +232,9 @@ func (j *Operation) pinged() bool {
 
 // unconnected returns the members to which no active gateway is connected, or an active one not
 // by the cable that a change specifies, one line each.
-func unconnected(gateways []submarinerv1.Gateway, members []string, changes []catalog.CableChange, pinged bool) []string {
+func unconnected(
+	gateways []submarinerv1.Gateway, members []string, changes []catalog.CableChange, pinged bool,
+) []string {
 	if !slices.ContainsFunc(gateways, active) {
 		return []string{"no gateway is active yet"}
 	}

@@ -41,7 +41,9 @@ func unfinished(gateways []submarinerv1.Gateway, g submarinerv1.Gateway, member 
 	for _, c := range g.Status.Connections {
 		d := drivers.Find(catalog.CableDriver(c))
 		limited := c.Endpoint.ClusterID == member && d != nil && d.Properties().MaxGateways > 0
-		if limited && slices.ContainsFunc(gateways, func(other submarinerv1.Gateway) bool { return active(other) && connectedBy(other, member) == "" }) {
+		if limited && slices.ContainsFunc(gateways, func(other submarinerv1.Gateway) bool {
+			return active(other) && connectedBy(other, member) == ""
+		}) {
 			return ""
 		}
 	}

@@ -141,7 +141,8 @@ func (f field) String() string {
 
 func (f field) find(e Evidence) finding {
 	for _, o := range e.Objects[f.kind] {
-		value, ok, err := unstructured.NestedFieldNoCopy(o.Object, append([]string{"spec"}, strings.Split(f.path, ".")...)...)
+		value, ok, err := unstructured.NestedFieldNoCopy(o.Object,
+			append([]string{"spec"}, strings.Split(f.path, ".")...)...)
 		if err == nil && ok && o.GetName() == f.name && value == f.value {
 			return presentIn(fmt.Sprintf("%s: %v in %s %s", f.path, f.value, f.kind, f.name))
 		}
@@ -198,7 +199,8 @@ func (f flag) in(containers []corev1.Container) bool {
 type proxyFlag struct{ name, value string }
 
 func (f proxyFlag) String() string {
-	return fmt.Sprintf("`--%s=%s` of a pod of kube-proxy, or in annotation `k3s.io/node-args` or `rke2.io/node-args` of a node", f.name, f.value)
+	return fmt.Sprintf("`--%s=%s` of a pod of kube-proxy, or in annotation `k3s.io/node-args` or `rke2.io/node-args` "+
+		"of a node", f.name, f.value)
 }
 
 func (f proxyFlag) find(e Evidence) finding {

@@ -60,7 +60,8 @@ func Inspect(ctx context.Context, c client.Reader) (*Discovered, error) {
 	}
 	n, discoverErr := discover(ctx, c, nodes.Items)
 	if discoverErr == nil && err != nil {
-		n.warn("this user has no right to list nodes, which can have signs of settings that traffic between clusters depends on")
+		n.warn("this user has no right to list nodes, which can have signs of settings that traffic between clusters " +
+			"depends on")
 	}
 	return n, discoverErr
 }
@@ -168,8 +169,9 @@ func fromNodes(nodes []corev1.Node) Found {
 	return Found{covering(all), "podCIDRs of the nodes (" + shortened(all) + ")"}
 }
 
-// withLaterRanges returns the pod networks, and those of nodes outside them: a cluster gets another range when the first
-// one is full. They do not count if no node's is inside: then the network plugin does not use the nodes' networks.
+// withLaterRanges returns the pod networks, and those of nodes outside them: a cluster gets another
+// range when the first one is full. They do not count if no node's is inside: then the network
+// plugin does not use the nodes' networks.
 func (n *Discovered) withLaterRanges(nodes []corev1.Node) Found {
 	inside := func(p netip.Prefix) bool { return cable.Covered(p, n.Pods.CIDRs) }
 	all := podCIDRs(nodes)
@@ -177,7 +179,10 @@ func (n *Discovered) withLaterRanges(nodes []corev1.Node) Found {
 	if n.Plugin == v1alpha1.Calico || len(outside) == 0 || len(outside) == len(all) {
 		return n.Pods
 	}
-	return Found{append(slices.Clone(n.Pods.CIDRs), covering(outside)...), n.Pods.From + ", and podCIDRs of nodes (" + shortened(outside) + ")"}
+	return Found{
+		append(slices.Clone(n.Pods.CIDRs), covering(outside)...),
+		n.Pods.From + ", and podCIDRs of nodes (" + shortened(outside) + ")",
+	}
 }
 
 func shortened(list []netip.Prefix) string {

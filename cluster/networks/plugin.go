@@ -61,15 +61,16 @@ func fromTraces(e Evidence) string {
 	return v1alpha1.GenericNetwork
 }
 
-// isForPods reports whether Calico gives pods addresses of a pool. Upstream's Submariner creates pools for the networks of
-// other clusters, with a label. Pools can be for load balancers only; the addresses of nodes' tunnels are those of host-network pods.
+// isForPods reports whether Calico gives pods addresses of a pool. Upstream's Submariner creates
+// pools for the networks of other clusters, with a label. Pools can be for load balancers only; the
+// addresses of nodes' tunnels are those of host-network pods.
 func isForPods(pool unstructured.Unstructured) bool {
 	disabled, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
 	return !disabled && mayHavePods(pool)
 }
 
-// isLeftByPods reports whether Calico gives pods no more addresses of a pool. Pods that have one keep it: this is how people
-// move pods to another pool.
+// isLeftByPods reports whether Calico gives pods no more addresses of a pool. Pods that have one
+// keep it: this is how people move pods to another pool.
 func isLeftByPods(pool unstructured.Unstructured) bool {
 	disabled, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
 	return disabled && mayHavePods(pool)

@@ -77,7 +77,9 @@ func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Eviden
 		e.Objects[kind] = objects
 	}
 	installations := &unstructured.UnstructuredList{}
-	installations.SetGroupVersionKind(schema.GroupVersionKind{Group: "operator.tigera.io", Version: "v1", Kind: "InstallationList"})
+	installations.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "operator.tigera.io", Version: "v1", Kind: "InstallationList",
+	})
 	if err := note("Installation", c.List(ctx, installations)); err != nil {
 		return Evidence{}, err
 	}
@@ -85,11 +87,13 @@ func evidence(ctx context.Context, c client.Reader, nodes []corev1.Node) (Eviden
 	return e, nil
 }
 
-// ofPlugins returns the DaemonSets that may be of a network plugin. Users of a namespace can give one its name, and even the network of
-// nodes; but pods of it exist only if its namespace may use that network.
+// ofPlugins returns the DaemonSets that may be of a network plugin. Users of a namespace can give
+// one its name, and even the network of nodes; but pods of it exist only if its namespace may use
+// that network.
 func ofPlugins(list []appsv1.DaemonSet) []appsv1.DaemonSet {
 	return slices.DeleteFunc(list, func(ds appsv1.DaemonSet) bool {
-		return ds.Namespace != metav1.NamespaceSystem && (!ds.Spec.Template.Spec.HostNetwork || ds.Status.CurrentNumberScheduled == 0)
+		return ds.Namespace != metav1.NamespaceSystem &&
+			(!ds.Spec.Template.Spec.HostNetwork || ds.Status.CurrentNumberScheduled == 0)
 	})
 }
 
@@ -154,7 +158,8 @@ func withPods(ctx context.Context, c client.Reader, list []netip.Prefix) (used [
 		for _, pod := range pods.Items {
 			for _, ip := range pod.Status.PodIPs {
 				addr, err := netip.ParseAddr(ip.IP)
-				if i := slices.IndexFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) }); err == nil && i >= 0 && !pod.Spec.HostNetwork {
+				i := slices.IndexFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
+				if err == nil && i >= 0 && !pod.Spec.HostNetwork {
 					used = append(used, list[i])
 					list = slices.Delete(list, i, i+1)
 				}

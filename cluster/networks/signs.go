@@ -37,7 +37,10 @@ type Sign struct {
 	Basis   Basis
 }
 
-var replacesKubeProxy = option{configMap: ciliumConfig, path: "kube-proxy-replacement", values: []string{"true", "strict"}} // strict: before Cilium 1.14
+// strict: before Cilium 1.14
+var replacesKubeProxy = option{
+	configMap: ciliumConfig, path: "kube-proxy-replacement", values: []string{"true", "strict"},
+}
 
 var calicoEBPF = anyOf{
 	field{"FelixConfiguration", "default", "bpfEnabled", true},
@@ -72,42 +75,54 @@ var signs = []Sign{
 	{
 		Product: "GKE Dataplane V2", Section: "managed-cilium", When: []clue{runs("anetd")}, Managed: true,
 		Expect: "fails for Services; uncertain for pods",
-		Why:    "Google's Cilium replaces kube-proxy and forwards packets in BPF: other clusters reach no Service, and possibly no pod",
-		Help:   "No setting changes this: use a cluster without Dataplane V2 (gcloud container clusters create, without --enable-dataplane-v2)",
-		Basis:  Read,
-	},
-	{
-		Product: "Azure CNI powered by Cilium", Section: "managed-cilium", When: []clue{label{"kubernetes.azure.com/ebpf-dataplane", "cilium"}}, Managed: true,
-		Expect: "fails for Services; uncertain for pods",
-		Why:    "Azure's Cilium replaces kube-proxy and forwards packets in BPF: other clusters reach no Service, and possibly no pod",
-		Help:   "No setting changes this: use a cluster with Azure CNI Overlay and kube-proxy (az aks create --network-plugin-mode overlay --network-dataplane azure)",
-		Basis:  Read,
-	},
-	{
-		Product: "Calico, Canal, with iptables or nftables", Plugins: only(v1alpha1.Calico, v1alpha1.Canal), Section: "calico",
-		When: []clue{not{calicoEBPF}}, Expect: "works", Help: "nothing", Basis: Read,
-	},
-	{
-		Product: "Calico with eBPF", Plugins: only(v1alpha1.Calico, v1alpha1.Canal), Section: "calico", When: []clue{calicoEBPF},
-		Expect: "fails for Services; uncertain for pods",
-		Why:    "it replaces kube-proxy and routes packets past the rules of the node's kernel: other clusters reach no Service, and source addresses change",
-		Help: "Set bpfEnabled: false in FelixConfiguration default (with Calico's operator: linuxDataplane: Iptables in Installation default), " +
-			"and run kube-proxy",
+		Why: "Google's Cilium replaces kube-proxy and forwards packets in BPF: other clusters reach no Service, " +
+			"and possibly no pod",
+		Help: "No setting changes this: use a cluster without Dataplane V2 (gcloud container clusters create, " +
+			"without --enable-dataplane-v2)",
 		Basis: Read,
 	},
 	{
-		Product: "Calico without encapsulation", Plugins: only(v1alpha1.Calico), Section: "calico", When: []clue{unencapsulated{}},
-		Expect: "works for pods; host-network pods and the health check fail",
-		Why:    "nodes have no address in the pod network, so host-network pods do not reach other clusters, and connections have no health check",
-		Help:   "Set vxlanMode: CrossSubnet in the IPPool, which encapsulates between networks of nodes only",
-		Basis:  Read,
+		Product: "Azure CNI powered by Cilium", Section: "managed-cilium",
+		When: []clue{label{"kubernetes.azure.com/ebpf-dataplane", "cilium"}}, Managed: true,
+		Expect: "fails for Services; uncertain for pods",
+		Why: "Azure's Cilium replaces kube-proxy and forwards packets in BPF: other clusters reach no Service, " +
+			"and possibly no pod",
+		Help: "No setting changes this: use a cluster with Azure CNI Overlay and kube-proxy (az aks create " +
+			"--network-plugin-mode overlay --network-dataplane azure)",
+		Basis: Read,
 	},
 	{
-		Product: "Cilium beside kube-proxy", Plugins: only(v1alpha1.Cilium), Section: "cilium", When: []clue{not{replacesKubeProxy}},
+		Product: "Calico, Canal, with iptables or nftables", Plugins: only(v1alpha1.Calico, v1alpha1.Canal),
+		Section: "calico",
+		When:    []clue{not{calicoEBPF}}, Expect: "works", Help: "nothing", Basis: Read,
+	},
+	{
+		Product: "Calico with eBPF", Plugins: only(v1alpha1.Calico, v1alpha1.Canal), Section: "calico",
+		When:   []clue{calicoEBPF},
+		Expect: "fails for Services; uncertain for pods",
+		Why: "it replaces kube-proxy and routes packets past the rules of the node's kernel: other clusters reach " +
+			"no Service, and source addresses change",
+		Help: "Set bpfEnabled: false in FelixConfiguration default (with Calico's operator: linuxDataplane: Iptables " +
+			"in Installation default), and run kube-proxy",
+		Basis: Read,
+	},
+	{
+		Product: "Calico without encapsulation", Plugins: only(v1alpha1.Calico), Section: "calico",
+		When:   []clue{unencapsulated{}},
+		Expect: "works for pods; host-network pods and the health check fail",
+		Why: "nodes have no address in the pod network, so host-network pods do not reach other clusters, and " +
+			"connections have no health check",
+		Help:  "Set vxlanMode: CrossSubnet in the IPPool, which encapsulates between networks of nodes only",
+		Basis: Read,
+	},
+	{
+		Product: "Cilium beside kube-proxy", Plugins: only(v1alpha1.Cilium), Section: "cilium",
+		When:   []clue{not{replacesKubeProxy}},
 		Expect: "works", Help: "nothing", Basis: Read,
 	},
 	{
-		Product: "Cilium beside kube-proxy, masquerading in BPF on all devices", Plugins: only(v1alpha1.Cilium), Section: "cilium",
+		Product: "Cilium beside kube-proxy, masquerading in BPF on all devices", Plugins: only(v1alpha1.Cilium),
+		Section: "cilium",
 		When: []clue{
 			not{replacesKubeProxy},
 			option{configMap: ciliumConfig, path: "enable-bpf-masquerade", values: []string{"true"}},
@@ -115,9 +130,11 @@ var signs = []Sign{
 			option{configMap: ciliumConfig, path: "devices", values: []string{""}},
 		},
 		Expect: "works, with changed source addresses",
-		Why:    "it masquerades packets of pods on every device that it detects, which can be the devices of subctl: other clusters then see addresses of nodes instead of pods",
-		Help:   `Set devices to the nodes' own devices, such as devices: "eth0", in ConfigMap cilium-config (Helm: devices={eth0}), and restart Cilium`,
-		Basis:  Read,
+		Why: "it masquerades packets of pods on every device that it detects, which can be the devices of subctl: " +
+			"other clusters then see addresses of nodes instead of pods",
+		Help: "Set devices to the nodes' own devices, such as devices: \"eth0\", in ConfigMap cilium-config (Helm: " +
+			"devices={eth0}), and restart Cilium",
+		Basis: Read,
 	},
 	{
 		Product: "Cilium with BPF host routing", Plugins: only(v1alpha1.Cilium), Section: "cilium",
@@ -127,9 +144,11 @@ var signs = []Sign{
 			not{option{configMap: ciliumConfig, path: "enable-host-legacy-routing", values: []string{"true"}}},
 		},
 		Expect: "fails",
-		Why:    "it routes packets of pods in BPF, past the rules of the node's kernel that keep source addresses and limit packet sizes",
-		Help:   `Set enable-host-legacy-routing: "true" in ConfigMap cilium-config (Helm: bpf.hostLegacyRouting=true), and restart Cilium`,
-		Basis:  Read,
+		Why: "it routes packets of pods in BPF, past the rules of the node's kernel that keep source addresses " +
+			"and limit packet sizes",
+		Help: "Set enable-host-legacy-routing: \"true\" in ConfigMap cilium-config (Helm: " +
+			"bpf.hostLegacyRouting=true), and restart Cilium",
+		Basis: Read,
 	},
 	{
 		Product: "Cilium as replacement of kube-proxy", Plugins: only(v1alpha1.Cilium), Section: "cilium",
@@ -138,19 +157,24 @@ var signs = []Sign{
 			not{option{configMap: ciliumConfig, path: "bpf-lb-external-clusterip", values: []string{"true"}}},
 		},
 		Expect: "works for pods; fails for Services",
-		Why:    "it serves the addresses of Services to this cluster's own pods only: other clusters reach pods, but no Service",
-		Help:   `Set bpf-lb-external-clusterip: "true" in ConfigMap cilium-config (Helm: bpf.lbExternalClusterIP=true), and restart Cilium`,
-		Basis:  Read,
+		Why: "it serves the addresses of Services to this cluster's own pods only: other clusters reach pods, but " +
+			"no Service",
+		Help: "Set bpf-lb-external-clusterip: \"true\" in ConfigMap cilium-config (Helm: " +
+			"bpf.lbExternalClusterIP=true), and restart Cilium",
+		Basis: Read,
 	},
 	{
-		Product: "OVN-Kubernetes, gateway mode `local`", Plugins: only(v1alpha1.OVNKubernetes), Section: "ovn-kubernetes",
-		When: []clue{gatewayMode("local")}, Expect: "uncertain", Help: "nothing known", Basis: Read,
+		Product: "OVN-Kubernetes, gateway mode `local`", Plugins: only(v1alpha1.OVNKubernetes),
+		Section: "ovn-kubernetes",
+		When:    []clue{gatewayMode("local")}, Expect: "uncertain", Help: "nothing known", Basis: Read,
 	},
 	{
-		Product: "OVN-Kubernetes, gateway mode `shared`", Plugins: only(v1alpha1.OVNKubernetes), Section: "ovn-kubernetes",
-		When: []clue{gatewayMode("shared")}, Expect: "fails",
-		Why:   "packets of pods pass by the node's routes, so that they do not find other clusters",
-		Help:  "Change the gateway mode to \"local\" (OpenShift: routingViaHost: true and ipForwarding: Global in Network.operator.openshift.io cluster)",
+		Product: "OVN-Kubernetes, gateway mode `shared`", Plugins: only(v1alpha1.OVNKubernetes),
+		Section: "ovn-kubernetes",
+		When:    []clue{gatewayMode("shared")}, Expect: "fails",
+		Why: "packets of pods pass by the node's routes, so that they do not find other clusters",
+		Help: "Change the gateway mode to \"local\" (OpenShift: routingViaHost: true and ipForwarding: Global in " +
+			"Network.operator.openshift.io cluster)",
 		Basis: Read,
 	},
 	{
@@ -170,19 +194,23 @@ var signs = []Sign{
 		Expect: "works", Help: "nothing", Basis: Read,
 	},
 	{
-		Product: "kube-proxy in mode `ipvs`, kube-router as proxy", Section: "kube-proxy-in-mode-ipvs", When: []clue{ipvs},
+		Product: "kube-proxy in mode `ipvs`, kube-router as proxy", Section: "kube-proxy-in-mode-ipvs",
+		When:   []clue{ipvs},
 		Expect: "works for pods; fails for Services whose pods are not on the gateway",
-		Why:    "IPVS chooses the pod of a Service after routing: other clusters do not reach a Service whose pods are on other nodes than the gateway",
-		Help:   `Set mode: "nftables" or "iptables" in the configuration of kube-proxy, and restart it; kube-router: --run-service-proxy=false, with kube-proxy`,
-		Basis:  Read,
+		Why: "IPVS chooses the pod of a Service after routing: other clusters do not reach a Service whose pods " +
+			"are on other nodes than the gateway",
+		Help: "Set mode: \"nftables\" or \"iptables\" in the configuration of kube-proxy, and restart it; " +
+			"kube-router: --run-service-proxy=false, with kube-proxy",
+		Basis: Read,
 	},
 	{
 		Product: "Amazon VPC CNI", Section: "pods-in-the-network-of-the-nodes",
 		When:   []clue{runs("aws-node"), not{customNetworking}},
 		Expect: "`join` refuses",
 		Why:    "pods have addresses in the networks of the nodes, which join refuses",
-		Help: "Give pods networks of their own (custom networking: AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG=true in DaemonSet aws-node, and ENIConfigs), " +
-			"specify these with --clustercidr, and switch off the source/destination check of the nodes",
+		Help: "Give pods networks of their own (custom networking: AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG=true in " +
+			"DaemonSet aws-node, and ENIConfigs), specify these with --clustercidr, and switch off the " +
+			"source/destination check of the nodes",
 		Basis: Read,
 	},
 	{
@@ -190,13 +218,15 @@ var signs = []Sign{
 		When:   []clue{customNetworking},
 		Expect: "works, if the VPC forwards packets with addresses of other clusters",
 		Why:    "the VPC drops packets with addresses of other clusters between nodes",
-		Help:   "Specify the networks of the pods with --clustercidr, switch off the source/destination check of the nodes, and allow the networks of other clusters in their security groups",
-		Basis:  Read,
+		Help: "Specify the networks of the pods with --clustercidr, switch off the source/destination check of the " +
+			"nodes, and allow the networks of other clusters in their security groups",
+		Basis: Read,
 	},
 	{
 		Product: "Azure CNI, node subnet", Section: "pods-in-the-network-of-the-nodes",
 		When: []clue{
-			label{name: "kubernetes.azure.com/cluster"}, noPodCIDR{}, not{label{name: "kubernetes.azure.com/podnetwork-type"}},
+			label{name: "kubernetes.azure.com/cluster"}, noPodCIDR{},
+			not{label{name: "kubernetes.azure.com/podnetwork-type"}},
 			not{runs("cilium")}, not{runs("calico-node")},
 		},
 		Expect: "`join` refuses",
@@ -271,9 +301,9 @@ func (e Evidence) warnings(plugin string) []string {
 		}
 	}
 	if len(unknown) > 0 {
-		out = append(out, "whether these settings, which traffic between clusters depends on, are in use is not known: "+
-			strings.Join(unknown, "; ")+". This user has no right to read "+strings.Join(words.Distinct(hidden), ", ")+
-			": ask for the right to read them, or see docs/cni.md")
+		out = append(out, "whether these settings, which traffic between clusters depends on, are in use is not "+
+			"known: "+strings.Join(unknown, "; ")+". This user has no right to read "+
+			strings.Join(words.Distinct(hidden), ", ")+": ask for the right to read them, or see docs/cni.md")
 	}
 	return out
 }

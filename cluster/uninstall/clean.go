@@ -112,10 +112,13 @@ func unclean(nodes []corev1.Node, reports []agentReport) (waiting []agentReport,
 }
 
 // explain returns what the agents have not reported, one line each, with the reason for which an agent does not run.
-func (u *Operation) explain(ctx context.Context, r *Remains, agents []agentReport, printed map[string]bool) (out []string) {
+func (u *Operation) explain(
+	ctx context.Context, r *Remains, agents []agentReport, printed map[string]bool,
+) (out []string) {
 	faults := map[[2]string]workload.Fault{}
 	// Without the reasons, the lines are shorter.
-	if s, err := workload.Read(ctx, u.Cluster, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName}, nil); err == nil {
+	daemonSets := []string{cluster.GatewayName, cluster.RouteAgentName}
+	if s, err := workload.Read(ctx, u.Cluster, cluster.Namespace, daemonSets, nil); err == nil {
 		for _, f := range s.Ask(ctx, u.Cluster, s.Faults()) {
 			faults[[2]string{f.Workload, f.Node}] = f
 		}

@@ -124,7 +124,8 @@ func (u *Operation) removeLeases(ctx context.Context) error {
 		return fmt.Errorf("listing the leases of the gateways: %w", err)
 	}
 	for _, l := range leases.Items {
-		if l.Name == submarinerv1.GatewayLease || l.Name == submarinerv1.GlobalnetLease || l.Name == submarinerv1.GatewayNodesLease || strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
+		if l.Name == submarinerv1.GatewayLease || l.Name == submarinerv1.GlobalnetLease ||
+			l.Name == submarinerv1.GatewayNodesLease || strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
 			if err := u.delete(ctx, &l); err != nil {
 				return err
 			}
@@ -178,7 +179,8 @@ func (u *Operation) gone(ctx context.Context, obj client.Object) error {
 		if wake.After(ctx, gonePoll) != nil {
 			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdingTime)
 			defer cancel()
-			return fmt.Errorf("waiting until %s is deleted: %w%s; run the same command again to finish", obj.GetName(), cluster.Interrupted(ctx), kube.Holding(asking, u.Cluster, obj))
+			return fmt.Errorf("waiting until %s is deleted: %w%s; run the same command again to finish", obj.GetName(),
+				cluster.Interrupted(ctx), kube.Holding(asking, u.Cluster, obj))
 		}
 	}
 }

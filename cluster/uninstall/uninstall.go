@@ -133,7 +133,8 @@ func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (clie
 	}
 	file := &broker.JoinFile{
 		BrokerURL: "https://" + sub.Spec.BrokerK8sApiServer, TLSServerName: sub.Spec.BrokerK8sTLSServerName,
-		CA: broker.JoinCAs(creds.Data[corev1.ServiceAccountRootCAKey], more), Token: creds.Data[corev1.ServiceAccountTokenKey],
+		CA:    broker.JoinCAs(creds.Data[corev1.ServiceAccountRootCAKey], more),
+		Token: creds.Data[corev1.ServiceAccountTokenKey],
 	}
 	if u.Proxy != nil {
 		file.Proxy = u.Proxy(file.BrokerURL)

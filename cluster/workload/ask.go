@@ -62,13 +62,15 @@ func (s *Snapshot) ask(ctx context.Context, c client.Client, name string) *Fault
 func AsCreated(kind string, w metav1.Object, template corev1.PodTemplateSpec) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: w.GetName() + "-", Namespace: w.GetNamespace(), Labels: template.Labels, Annotations: template.Annotations,
+			GenerateName: w.GetName() + "-", Namespace: w.GetNamespace(), Labels: template.Labels,
+			Annotations: template.Annotations,
 		},
 		Spec: *template.Spec.DeepCopy(),
 	}
 	if w.GetUID() != "" {
 		pod.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: kind, Name: w.GetName(), UID: w.GetUID(), Controller: new(true),
+			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: kind, Name: w.GetName(), UID: w.GetUID(),
+			Controller: new(true),
 		}}
 	}
 	return pod

@@ -66,7 +66,8 @@ func (s *Snapshot) Faults() []Fault {
 		out = append(out, s.deployment(d)...)
 	}
 	slices.SortStableFunc(out, func(a, b Fault) int {
-		return cmp.Or(strings.Compare(a.Workload, b.Workload), strings.Compare(a.Node, b.Node), strings.Compare(a.Pod, b.Pod))
+		return cmp.Or(strings.Compare(a.Workload, b.Workload), strings.Compare(a.Node, b.Node),
+			strings.Compare(a.Pod, b.Pod))
 	})
 	return out
 }
@@ -267,8 +268,8 @@ func (s *Snapshot) deployment(d appsv1.Deployment) (out []Fault) {
 	return out
 }
 
-// belongs reports whether a pod that is not being deleted is one of a Deployment, whose newest ReplicaSet is nil if it is
-// not known.
+// belongs reports whether a pod that is not being deleted is one of a Deployment, whose newest
+// ReplicaSet is nil if it is not known.
 func belongs(p *corev1.Pod, d appsv1.Deployment, newest *appsv1.ReplicaSet) bool {
 	if p.DeletionTimestamp != nil {
 		return false

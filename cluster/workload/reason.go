@@ -33,7 +33,8 @@ func (s *Snapshot) rejected(w metav1.Object) *Fault {
 // rejection returns the fault of a pod that the API server has not created, for the reason text.
 func (s *Snapshot) rejection(text string) *Fault {
 	return &Fault{
-		Text: "its pod is not created: " + text, Remedy: Remedy(text, s.Namespace), Lasting: !temporary(text), Rejected: true,
+		Text: "its pod is not created: " + text, Remedy: Remedy(text, s.Namespace), Lasting: !temporary(text),
+		Rejected: true,
 	}
 }
 
@@ -41,7 +42,8 @@ func (s *Snapshot) rejection(text string) *Fault {
 // rejects no pod, but cannot decide.
 func temporary(text string) bool {
 	for _, sign := range []string{
-		"failed calling webhook", "no endpoints available", "connection refused", "timeout", "Internal error", "etcdserver",
+		"failed calling webhook", "no endpoints available", "connection refused", "timeout", "Internal error",
+		"etcdserver",
 		"status unknown for quota", "error looking up service account", "being terminated",
 		"try again", "object has been modified",
 	} {
@@ -54,14 +56,23 @@ func temporary(text string) bool {
 
 // remedies are what to do about an answer of an API server, by a part of its text.
 var remedies = []struct{ sign, remedy string }{
-	{"security context constraint", "join again with this version of subctl, as a user who may let its ServiceAccount use the constraints"},
+	{
+		"security context constraint",
+		"join again with this version of subctl, as a user who may let its ServiceAccount use the constraints",
+	},
 	{"insufficient quota to match these scopes", "permit critical priority classes in namespace NAMESPACE; " +
 		"the ResourceQuota that GKE asks for is submariner-critical-pods"},
 	{"exceeded quota", "raise the ResourceQuota that is named here, or delete what uses it up"},
 	{"failed quota", "change the ResourceQuota that is named here"},
 	{"status unknown for quota", "Kubernetes has not counted yet what the ResourceQuota limits"},
-	{"violates PodSecurity", "label namespace NAMESPACE pod-security.kubernetes.io/enforce=privileged, as join does, or exempt it"},
-	{"usage per Container is", "raise the limits of the LimitRange (kubectl get limitranges -n NAMESPACE), or delete it"},
+	{
+		"violates PodSecurity",
+		"label namespace NAMESPACE pod-security.kubernetes.io/enforce=privileged, as join does, or exempt it",
+	},
+	{
+		"usage per Container is",
+		"raise the limits of the LimitRange (kubectl get limitranges -n NAMESPACE), or delete it",
+	},
 	{"usage per Pod is", "raise the limits of the LimitRange (kubectl get limitranges -n NAMESPACE), or delete it"},
 	{"failed calling webhook", "repair the webhook that is named here, or exempt namespace NAMESPACE from it"},
 	{"denied the request", "exempt namespace NAMESPACE from the policy that is named here"},
@@ -126,7 +137,8 @@ func (s *Snapshot) pod(p *corev1.Pod) *Fault {
 	}
 	logs := func(flag string) string { return fmt.Sprintf("see kubectl logs -n %s %s%s", p.Namespace, flag, p.Name) }
 	f := &Fault{Pod: p.Name}
-	if p.Status.Phase == corev1.PodFailed && p.Status.Reason != "" { // the kubelet has not admitted it, or has evicted it
+	// the kubelet has not admitted it, or has evicted it
+	if p.Status.Phase == corev1.PodFailed && p.Status.Reason != "" {
 		f.Text = join(p.Status.Reason, p.Status.Message)
 		return f
 	}
@@ -153,7 +165,8 @@ func (s *Snapshot) pod(p *corev1.Pod) *Fault {
 			return f
 		case w != nil:
 			f.Text = join(w.Reason, w.Message)
-			if why := s.warning(p, "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NetworkNotReady"); why != "" {
+			why := s.warning(p, "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "NetworkNotReady")
+			if why != "" {
 				f.Text = why
 			} else {
 				f.Text = f.Text + s.unknown()
