@@ -7,12 +7,14 @@ import (
 	"subctl/dataplane"
 )
 
-// accepts returns the chain that accepts what a node forwards between its pods and other clusters, if no rule of another
-// program has decided about it: it comes after all of them, so network policies that iptables applies still count, and
-// before the policy DROP that Docker, ufw and administrators give to FORWARD, or a rule that rejects everything.
+// accepts returns the chain that accepts what a node forwards between its pods and other clusters,
+// if no rule of another program has decided about it: it comes after all of them, so network
+// policies that iptables applies still count, and before the policy DROP that Docker, ufw and
+// administrators give to FORWARD, or a rule that rejects everything.
 //
-// Packets arrive on our devices, from sources that the tables against forged packets and, on a gateway, the chains of the
-// cables have checked. kube-proxy may choose an address of a node as the destination behind a Service.
+// Packets arrive on our devices, from sources that the tables against forged packets and, on a
+// gateway, the chains of the cables have checked. kube-proxy may choose an address of a node as the
+// destination behind a Service.
 func (n Intra) accepts() dataplane.Chain {
 	c := dataplane.Chain{Table: "filter", Name: "SUBMARINER-LAST", Hook: "FORWARD", Last: true}
 	devices := []string{dataplane.IntraDevice}
@@ -26,7 +28,8 @@ func (n Intra) accepts() dataplane.Chain {
 	}
 	for _, dev := range devices {
 		for _, pods := range set("", n.Local.Pods).Members {
-			c.Rules = append(c.Rules, fmt.Sprintf("-d %v -i %s -j ACCEPT", pods, dev), fmt.Sprintf("-s %v -o %s -j ACCEPT", pods, dev))
+			c.Rules = append(c.Rules, fmt.Sprintf("-d %v -i %s -j ACCEPT", pods, dev),
+				fmt.Sprintf("-s %v -o %s -j ACCEPT", pods, dev))
 		}
 	}
 	return c

@@ -17,9 +17,10 @@ import (
 //   - an ICMP error that arrives through a cable is about a packet to the cluster at its other end;
 //   - packets that leave through a cable have a source in this cluster, and packets that arrive through
 //     a cable have a destination in this cluster: with globalnet, in its global networks;
-//   - nothing is forwarded to a cable except packets from the pod, Service and global networks of this cluster, whatever kube-proxy or the CNI would
-//     make of it, what came for a node port or another address of a Service of this cluster, answers to connections from the other end, and a peer's
-//     echoes back to the peer. Nothing passes from one cable to another.
+//   - nothing is forwarded to a cable except packets from the pod, Service and global networks of
+//     this cluster, whatever kube-proxy or the CNI would make of it, what came for a node port or
+//     another address of a Service of this cluster, answers to connections from the other end, and
+//     a peer's echoes back to the peer. Nothing passes from one cable to another.
 func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
 	announced := c.Local.Global
 	if len(announced) == 0 {
@@ -199,8 +200,9 @@ func deviceNames(arguments []string) (out []string) {
 //   - pods cannot send VXLAN packets to nodes and gateways, whatever their source is: the CNI may
 //     translate a source to the node's own address, which the receiver accepts;
 //   - nothing is forwarded to addresses on our devices, except echoes: a cable encrypts whatever is sent to them;
-//   - packets from other clusters to the pod, Service and global networks of this one arrive on our devices. Others, such as to a node port, never
-//     came through a cable: who could send them before two clusters were connected still can;
+//   - packets from other clusters to the pod, Service and global networks of this one arrive on our
+//     devices. Others, such as to a node port, never came through a cable: who could send them
+//     before two clusters were connected still can;
 //   - a worker forwards nothing from one gateway to another, even if kube-proxy chose the destination and
 //     translated the source, which hides from the gateway that the packet came through a cable;
 //   - a gateway forwards nothing from another gateway of this cluster to a cable that comes from another cluster, for the

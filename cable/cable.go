@@ -39,8 +39,8 @@ type Gateway struct {
 	TellsSiblings bool
 	Default       string   // the driver for pairs that no policy decides, whether or not it is offered
 	Drivers       []string // the offered drivers
-	// NotRunning names agents of its cluster that do not run; empty if all do, as far as it knows. It is for messages: it comes from another
-	// cluster.
+	// NotRunning names agents of its cluster that do not run; empty if all do, as far as it knows.
+	// It is for messages: it comes from another cluster.
 	NotRunning string
 	// Missing are the reasons why the gateway does not offer other drivers, by driver. It lacks
 	// drivers of combined cables whose reason is that of their parts: see WhyNot.

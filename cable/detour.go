@@ -23,8 +23,14 @@ func (n Intra) toWorkers(s dataplane.State) error {
 	}
 	if len(others) > 0 {
 		if err := s.Add(
-			dataplane.Arrival{Priority: dataplane.NearPriority, Dev: dataplane.IntraDevice, Table: dataplane.NearTable, Specific: true},
-			dataplane.Arrival{Priority: dataplane.HandedPriority, Dev: dataplane.IntraDevice, Table: dataplane.IntraTable, Specific: true},
+			dataplane.Arrival{
+				Priority: dataplane.NearPriority, Dev: dataplane.IntraDevice, Table: dataplane.NearTable,
+				Specific: true,
+			},
+			dataplane.Arrival{
+				Priority: dataplane.HandedPriority, Dev: dataplane.IntraDevice, Table: dataplane.IntraTable,
+				Specific: true,
+			},
 		); err != nil {
 			return err
 		}

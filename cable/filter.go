@@ -124,8 +124,10 @@ func (d cableDevice) input() (rules []string) {
 	}
 	ours := fmt.Sprintf("-m set --match-set %s src -m set --match-set %s dst ", d.name(), setLocal)
 	rules = append(rules, in+"-p icmp -m icmp --icmp-type 8 "+ours+"-j ACCEPT", in+ours+"-j RETURN")
-	// Answers to the node's own connections whose source was translated to its address among the pods: it has been translated back.
-	rules = append(rules, in+fmt.Sprintf("-m set --match-set %s src -m conntrack --ctstate SNAT --ctdir REPLY -j RETURN", d.name()), in+"-j DROP")
+	// Answers to the node's own connections whose source was translated to its address among the
+	// pods: it has been translated back.
+	answers := fmt.Sprintf("-m set --match-set %s src -m conntrack --ctstate SNAT --ctdir REPLY ", d.name())
+	rules = append(rules, in+answers+"-j RETURN", in+"-j DROP")
 	if d.carrier != "" {
 		rules = append(rules, "-i "+d.carrier+" -j DROP")
 	}
@@ -183,12 +185,14 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	return f
 }
 
-// unseen returns the rules for packets to pods of other nodes, where the CNI brings them there, if this gateway may not have
-// seen the beginning of their connection: another gateway has. The CNI chooses the gateway of one direction, and the other
-// cluster chooses the gateway of the other direction. Connection tracking calls such packets INVALID, and kube-proxy's chain
-// KUBE-FORWARD drops them. No such packet opens a connection. The pods of this node are left to the following chains, with
-// the CNI's network policies: connection tracking has seen all packets of their connections. A pod behind a device whose
-// name is not one of dataplane.PodDevices, such as a bridge that also leads to other nodes, counts as one of another node.
+// unseen returns the rules for packets to pods of other nodes, where the CNI brings them there, if
+// this gateway may not have seen the beginning of their connection: another gateway has. The CNI
+// chooses the gateway of one direction, and the other cluster chooses the gateway of the other
+// direction. Connection tracking calls such packets INVALID, and kube-proxy's chain KUBE-FORWARD
+// drops them. No such packet opens a connection. The pods of this node are left to the following
+// chains, with the CNI's network policies: connection tracking has seen all packets of their
+// connections. A pod behind a device whose name is not one of dataplane.PodDevices, such as a
+// bridge that also leads to other nodes, counts as one of another node.
 func (c Cabling) unseen(source string, pods netip.Prefix) (rules []string) {
 	if !c.Carried {
 		return nil

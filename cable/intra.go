@@ -164,14 +164,16 @@ func (n Intra) drop(s dataplane.State, table, priority int) error {
 		nets = append(nets, r.Subnets...)
 	}
 	for _, net := range nets {
-		if err := s.Add(dataplane.Blackhole{Table: table, Dst: net}, dataplane.Rule{Priority: priority, Table: table, Specific: true}); err != nil {
+		rule := dataplane.Rule{Priority: priority, Table: table, Specific: true}
+		if err := s.Add(dataplane.Blackhole{Table: table, Dst: net}, rule); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addFormer adds the routes of IntraTable to FormerIntraTable, which the rules of a gateway agent of a version before look up.
+// addFormer adds the routes of IntraTable to FormerIntraTable, which the rules of a gateway agent
+// of a version before look up.
 func addFormer(s dataplane.State) error {
 	for _, o := range s.Sorted() {
 		if r, is := o.(dataplane.Route); is && r.Table == dataplane.IntraTable {
@@ -209,7 +211,8 @@ func (n Intra) toGateways(s dataplane.State) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Add(dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable, Specific: true}); err != nil {
+	rule := dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable, Specific: true}
+	if err := s.Add(rule); err != nil {
 		return err
 	}
 	// A packet may take any cable of a cluster, so the smallest MTU applies.

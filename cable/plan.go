@@ -22,8 +22,9 @@ type Cabling struct {
 	// Barred are networks whose packets are dropped, because their clusters are not connected,
 	// or not yet, and the packets must not leave in clear text.
 	Barred []netip.Prefix
-	// Carried specifies that the CNI brings packets to the pods of other nodes, and that the pods' replies may take another
-	// gateway of this cluster: see unseen. Here is the network of the pods of this node, if it is known.
+	// Carried specifies that the CNI brings packets to the pods of other nodes, and that the pods'
+	// replies may take another gateway of this cluster: see unseen. Here is the network of the pods
+	// of this node, if it is known.
 	Carried bool
 	Here    netip.Prefix
 	// Globalnet has the maps of what this gateway translates, if its cluster has global networks.

@@ -37,8 +37,8 @@ type Antispoof struct {
 	// devices ClosedOn does, except answers to connections that the node has opened from these ports.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
-	// Protected are the networks of this cluster that other clusters reach through cables only; no network contains another. If there are none,
-	// it is all addresses.
+	// Protected are the networks of this cluster that other clusters reach through cables only; no
+	// network contains another. If there are none, it is all addresses.
 	Protected []netip.Prefix
 	// Usual are the devices among In on which such packets usually arrive.
 	Usual    []string
@@ -54,10 +54,12 @@ type Antispoof struct {
 	Behind []PeerNet
 	// Usually are the networks of this cluster that most packets are from and for.
 	Usually []netip.Prefix
-	// Apart are devices between which nothing is forwarded. Where there is a Local, no connection is forwarded to them except from its networks:
-	// kube-proxy would otherwise send packets of others there, and translate their source later.
-	// A connection whose destination has been translated here is one that the cluster offers, such as a node port: it is forwarded with any source
-	// except those of other clusters, unless it comes from another node of this cluster, on a device of Nodes. Sources gives it one in Local.
+	// Apart are devices between which nothing is forwarded. Where there is a Local, no connection
+	// is forwarded to them except from its networks: kube-proxy would otherwise send packets of
+	// others there, and translate their source later. A connection whose destination has been
+	// translated here is one that the cluster offers, such as a node port: it is forwarded with any
+	// source except those of other clusters, unless it comes from another node of this cluster, on
+	// a device of Nodes. Sources gives it one in Local.
 	Apart []string
 	Local []netip.Prefix
 	Nodes []string

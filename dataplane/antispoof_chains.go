@@ -47,7 +47,8 @@ const (
 // the first release: the second one does not need them any more.
 var AntispoofChains = []string{
 	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofBeside, AntispoofOut, AntispoofApart, AntispoofAbroad, AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
+	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofBeside, AntispoofOut, AntispoofApart, AntispoofAbroad,
+	AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
 	AntispoofOutput, AntispoofLeaving, AntispoofNotThrough, AntispoofICMP, AntispoofErrors,
 	AntispoofArriving, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
 	"elsewhere", "icmp-inside", "errors-inside", "arrived",

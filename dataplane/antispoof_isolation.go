@@ -18,7 +18,8 @@ type DropCounter interface {
 	// Drops returns the number of packets by cluster ID, for the clusters of the table. The numbers may
 	// start from 0 again at any time.
 	Drops() (map[string]uint64, error)
-	// DropReasons returns the number of packets that the owner's tables of nftables have dropped, for clusters or not, by reason: see DropReason.
+	// DropReasons returns the number of packets that the owner's tables of nftables have dropped,
+	// for clusters or not, by reason: see DropReason.
 	DropReasons() (map[string]uint64, error)
 	// ChainDrops is like DropReasons, for the owner's chains of iptables. Reading these runs a program.
 	ChainDrops() (map[string]uint64, error)

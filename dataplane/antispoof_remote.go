@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// foreignRules drop packets from networks of Remote to those of Protected that arrive on other devices than In, and count them.
+// foreignRules drop packets from networks of Remote to those of Protected that arrive on other
+// devices than In, and count them.
 func (a Antispoof) foreignRules(r *antispoofRules) {
 	if len(a.Remote) == 0 || len(a.In) == 0 {
 		return

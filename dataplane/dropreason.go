@@ -2,8 +2,8 @@ package dataplane
 
 import "strings"
 
-// The reasons for which tables of nftables and chains of iptables drop packets: short words that stay, for metrics and messages.
-// DropReasons explains them.
+// The reasons for which tables of nftables and chains of iptables drop packets: short words that
+// stay, for metrics and messages. DropReasons explains them.
 const (
 	DropFromElsewhere = "wrong-source"
 	DropToElsewhere   = "wrong-destination"
@@ -23,16 +23,19 @@ const (
 // DropReasons explains the reasons, for people.
 var DropReasons = map[string]string{
 	DropFromElsewhere: "packets through a cable whose source or destination the cluster at its other end may not use",
-	DropToElsewhere:   "packets for another cluster whose source is not in the pod, Service or global networks of this cluster",
-	DropTransit:       "packets from one other cluster for another one: nothing is passed on between clusters",
-	DropBeside:        "packets from networks of another cluster to pods or Services of this one that did not come through a cable",
-	DropForged:        "VXLAN packets from the wrong device or sender",
-	DropDevice:        "packets forwarded to addresses of cable devices",
-	DropPort:          "packets from other clusters to ports of the agents",
-	DropAnswer:        "answers to pings or echoes that the node has not sent",
-	DropIPv6:          "IPv6 packets through a cable",
-	DropNoAddress:     "packets for another cluster, while the gateway has no global address for them",
-	DropNotAccepted:   "packets through a cable for addresses that are no pods, Services or global addresses of this cluster",
+	DropToElsewhere: "packets for another cluster whose source is not in the pod, Service or global networks of " +
+		"this cluster",
+	DropTransit: "packets from one other cluster for another one: nothing is passed on between clusters",
+	DropBeside: "packets from networks of another cluster to pods or Services of this one that did not come " +
+		"through a cable",
+	DropForged:    "VXLAN packets from the wrong device or sender",
+	DropDevice:    "packets forwarded to addresses of cable devices",
+	DropPort:      "packets from other clusters to ports of the agents",
+	DropAnswer:    "answers to pings or echoes that the node has not sent",
+	DropIPv6:      "IPv6 packets through a cable",
+	DropNoAddress: "packets for another cluster, while the gateway has no global address for them",
+	DropNotAccepted: "packets through a cable for addresses that are no pods, Services or global addresses of this " +
+		"cluster",
 	DropUnknownSender: "packets to ports of cables or probes from hosts that are no gateways",
 	DropDetour:        "packets that another gateway of this cluster hands over, while no cable of either works",
 }
@@ -53,7 +56,8 @@ func ChainDropReason(rule string) string {
 	return DropNotAccepted
 }
 
-// DropReason returns the reason for which a chain of Antispoof or Globalnet drops packets; empty for a chain of no plan.
+// DropReason returns the reason for which a chain of Antispoof or Globalnet drops packets; empty
+// for a chain of no plan.
 func DropReason(chain string) string {
 	switch chain {
 	case AntispoofSource, AntispoofForged:

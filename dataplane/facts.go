@@ -33,9 +33,11 @@ type Facts struct {
 	// NoCableRule reports that the node has no rule that looks up packets in the table of cables: since it has booted, or since the rule was
 	// removed, no gateway agent has set up what it needs. There may be nothing but the rule: the cluster may be alone, or all networks of others refused.
 	NoCableRule bool
-	// FormerRoutes reports that the route agent of the node is of a version before FirstTable: it has routes in FormerIntraTable.
+	// FormerRoutes reports that the route agent of the node is of a version before FirstTable: it
+	// has routes in FormerIntraTable.
 	FormerRoutes bool
-	// FormerRules reports that the gateway agent of the node is of such a version: it has rules that look up FormerIntraTable.
+	// FormerRules reports that the gateway agent of the node is of such a version: it has rules
+	// that look up FormerIntraTable.
 	FormerRules bool
 	// BootID identifies the time since the node has booted: the kernel has another one after each boot. It is empty if it cannot be read.
 	BootID string

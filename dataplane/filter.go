@@ -45,9 +45,9 @@ func (s Set) String() string {
 type Chain struct {
 	Table, Name string
 	Hook        string // the built-in chain that jumps to this chain, by its first rule; empty for none
-	// Last specifies that the jump is the last rule of Hook that packets reach instead of the first one: the chain gets the
-	// packets about which no rule of others has decided, and may accept them before the policy of Hook, or a rule that drops or
-	// rejects all packets, ends them.
+	// Last specifies that the jump is the last rule of Hook that packets reach instead of the first
+	// one: the chain gets the packets about which no rule of others has decided, and may accept
+	// them before the policy of Hook, or a rule that drops or rejects all packets, ends them.
 	Last  bool
 	Rules []string // in the notation of iptables, without "-A <chain>"
 	Sets  []string // the names of the sets that the rules match on

@@ -2,8 +2,9 @@ package dataplane
 
 import "net/netip"
 
-// ForwardProbe is a packet that arrives on a device of ours as if another cluster had sent it to a pod: the first packet of
-// a TCP connection. It passes the rules of all programs, and is dropped before it leaves the node.
+// ForwardProbe is a packet that arrives on a device of ours as if another cluster had sent it to a
+// pod: the first packet of a TCP connection. It passes the rules of all programs, and is dropped
+// before it leaves the node.
 type ForwardProbe struct {
 	Dev, MAC string     // the device, a VXLAN, and its own address, which an FDB entry leads back to this node
 	From     netip.Addr // an address of the other cluster
@@ -18,7 +19,8 @@ type Forwarded struct {
 	Generation uint32
 	// To is where the packet was sent; the zero Addr if there is nothing to send it to.
 	To netip.Addr
-	// Known specifies that either the packet was forwarded, or By has dropped it. Otherwise, no firewall is known to be in the way.
+	// Known specifies that either the packet was forwarded, or By has dropped it. Otherwise, no
+	// firewall is known to be in the way.
 	Known bool
 	By    Dropper // the zero value if the packet was forwarded
 }

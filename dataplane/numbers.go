@@ -75,9 +75,10 @@ const (
 	// IntraVTEPNet is the first octet of addresses on IntraDevice.
 	IntraVTEPNet = 240
 
-	// FirstTable is added to the numbers that the routing tables have in Submariner, 100 and 150: everybody uses
-	// table 100, and a route of another program in a table that our rules look up concerns every packet of the node.
-	// Nobody is known to use numbers like these: the protocols of our routes, 170 and 171, and then Submariner's number.
+	// FirstTable is added to the numbers that the routing tables have in Submariner, 100 and 150:
+	// everybody uses table 100, and a route of another program in a table that our rules look up
+	// concerns every packet of the node. Nobody is known to use numbers like these: the protocols
+	// of our routes, 170 and 171, and then Submariner's number.
 	FirstTable = 170171000
 	// CableTable is the routing table of gateways: routes to other clusters over the cables.
 	CableTable = FirstTable + 100
@@ -116,14 +117,16 @@ const (
 	// leads to the gateway: the way of connections that arrived through it, or that a worker has sent there.
 	ReturnTable = FirstTable + 160
 	// ReturnMask has the bits of the connection mark and of the packet mark that tell through which
-	// gateway of this cluster a connection arrived, or a worker has sent it: 1 to 62; 0 for none. Nobody else is known to use them:
-	// Kubernetes has 0xc000, the portmap plugin 0x2000, the AWS VPC CNI 0x80, Calico 0xffff0000, Weave
-	// Net 0x20000, Tailscale 0xff0000 and globalnet 0xc0000 (github.com/fwmark/registry and the
-	// sources of these programs). Cilium has 0x0f00 for the meaning of the mark. The bits below
-	// are then those of a cluster ID, which is 0 without its own multi-cluster networking.
+	// gateway of this cluster a connection arrived, or a worker has sent it: 1 to 62; 0 for none.
+	// Nobody else is known to use them: Kubernetes has 0xc000, the portmap plugin 0x2000, the AWS
+	// VPC CNI 0x80, Calico 0xffff0000, Weave Net 0x20000, Tailscale 0xff0000 and globalnet 0xc0000
+	// (github.com/fwmark/registry and the sources of these programs). Cilium has 0x0f00 for the
+	// meaning of the mark. The bits below are then those of a cluster ID, which is 0 without its
+	// own multi-cluster networking.
 	ReturnMask = 0x3f
-	// DirectMark is the value among the bits of ReturnMask that is no gateway's: of connections from other clusters' networks that arrived
-	// without us, such as from a pod there to a node port in a network that routes to pods. Answers are routed by MainTable.
+	// DirectMark is the value among the bits of ReturnMask that is no gateway's: of connections
+	// from other clusters' networks that arrived without us, such as from a pod there to a node
+	// port in a network that routes to pods. Answers are routed by MainTable.
 	DirectMark = ReturnMask
 	// MainTable is the routing table "main" (linux/rtnetlink.h).
 	MainTable = 254
@@ -263,13 +266,15 @@ var (
 		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
 		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-", NFTable: "submariner-gateway",
 		Antispoof: "submariner-gateway-antispoof", Globalnet: "submariner-gateway-globalnet",
-		Tables: Range{CableTable, CableTable + 9}, Former: Range{FormerCableTable, FormerCableTable + 9}, Priorities: Ranges{{100, 109}},
-		IDs: Ranges{{0x10000000, 0x1fffffff}, {0x30000000, 0x3fffffff}}, Protocol: 170,
+		Tables: Range{CableTable, CableTable + 9}, Former: Range{FormerCableTable, FormerCableTable + 9},
+		Priorities: Ranges{{100, 109}},
+		IDs:        Ranges{{0x10000000, 0x1fffffff}, {0x30000000, 0x3fffffff}}, Protocol: 170,
 	}
 	RouteOwner = Owner{
 		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-", NFTable: "submariner-route",
 		Antispoof: "submariner-route-antispoof", Returns: "submariner-route-return",
-		Tables: Range{IntraTable, ReturnTable + ReturnMask}, Former: Range{FormerIntraTable, ReturnTable + ReturnMask - FirstTable},
+		Tables:     Range{IntraTable, ReturnTable + ReturnMask},
+		Former:     Range{FormerIntraTable, ReturnTable + ReturnMask - FirstTable},
 		Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},
 		IDs:        Ranges{{0x20000000, 0x2fffffff}}, Protocol: 171,
 	}

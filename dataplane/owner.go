@@ -14,17 +14,19 @@ import (
 // and tables of nftables have names that nobody else uses. A device is the owner's if it has one of its names and is
 // of the kind that the name stands for; then all addresses, neighbours and FDB entries of the device are, too.
 type Owner struct {
-	Name      string
-	Devices   []string // exact names
-	Prefixes  []string // name prefixes of devices of kind vxlan
-	Chains    string   // prefix of chains and sets, empty if the owner has none; the owner with the longest matching prefix has them
-	NFTable   string   // nftables table of Sources, family ip
-	Antispoof string   // nftables table of Antispoof, families ip and ip6
-	Returns   string   // nftables table of Returns, family ip; empty if the owner has none
-	Globalnet string   // nftables table of Globalnet, family ip; empty if the owner has none
-	Ruleset   string   // nftables table of Ruleset, family inet; empty if the owner has none
-	Protocol  uint8    // of routes, rules and next hops: "ip route" shows it as "proto N"
-	Tables    Range    // routing tables
+	Name     string
+	Devices  []string // exact names
+	Prefixes []string // name prefixes of devices of kind vxlan
+	// Prefix of chains and sets, empty if the owner has none; the owner with the longest matching
+	// prefix has them.
+	Chains    string
+	NFTable   string // nftables table of Sources, family ip
+	Antispoof string // nftables table of Antispoof, families ip and ip6
+	Returns   string // nftables table of Returns, family ip; empty if the owner has none
+	Globalnet string // nftables table of Globalnet, family ip; empty if the owner has none
+	Ruleset   string // nftables table of Ruleset, family inet; empty if the owner has none
+	Protocol  uint8  // of routes, rules and next hops: "ip route" shows it as "proto N"
+	Tables    Range  // routing tables
 	// Former are the routing tables of versions before FirstTable, from which the owner removes its routes.
 	Former     Range
 	IDs        Ranges // of next hops and groups

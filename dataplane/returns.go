@@ -53,8 +53,9 @@ type Returns struct {
 	Gateways []ReturnGateway
 	// Near is the network of Dev, to whose addresses packets go straight: no gateway is chosen for them.
 	Near netip.Prefix
-	// Direct is the mark of connections that did not arrive through a gateway: their answers get it, too. 0 for none. Nothing else in the table is
-	// about them. Without Gateways, the table has nothing else.
+	// Direct is the mark of connections that did not arrive through a gateway: their answers get
+	// it, too. 0 for none. Nothing else in the table is about them. Without Gateways, the table has
+	// nothing else.
 	Direct uint32
 	// Seen is the fingerprint of a table that was observed, and empty in a plan. It is "damaged" if
 	// rules or chains were added or removed.
@@ -98,11 +99,14 @@ func ReturnsHook(chain string) (typ, hook string) {
 	return "", ""
 }
 
-// Chains returns the names of the chains that have rules or to which rules jump, in the order in which they are created.
+// Chains returns the names of the chains that have rules or to which rules jump, in the order in
+// which they are created.
 func (r Returns) Chains() []string {
 	rules := r.Rules()
 	return slices.DeleteFunc(slices.Clone(ReturnsChains), func(name string) bool {
-		return !slices.ContainsFunc(rules, func(rule ReturnsRule) bool { return rule.Chain == name || rule.Goto == name })
+		return !slices.ContainsFunc(rules, func(rule ReturnsRule) bool {
+			return rule.Chain == name || rule.Goto == name
+		})
 	})
 }
 

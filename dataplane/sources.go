@@ -25,14 +25,18 @@ type Sources struct {
 	Masquerades bool
 	// Here is the network of the node's own pods, if it is known; the zero Prefix otherwise. What Masquerades does is not for them.
 	Here netip.Prefix
-	// Node is the source of other connections to Remote that belong to the node: of its own processes, and those whose destination has been
-	// translated here, such as a client's outside to a node port. It is the node's address among the pods; the zero Addr if it has none. Otherwise
-	// kube-proxy would give them the address of a device of ours, or leave the client's, and no answer would find this node.
-	// Connections from Remote do not get it: nothing passes from one cluster to another as if it were the node's.
+	// Node is the source of other connections to Remote that belong to the node: of its own
+	// processes, and those whose destination has been translated here, such as a client's outside
+	// to a node port. It is the node's address among the pods; the zero Addr if it has none.
+	// Otherwise kube-proxy would give them the address of a device of ours, or leave the client's,
+	// and no answer would find this node. Connections from Remote do not get it: nothing passes
+	// from one cluster to another as if it were the node's.
 	Node netip.Addr
-	// Announced are the networks of this cluster to which other clusters send through cables; no network contains another. A connection from
-	// Remote to an address in none of them that does not arrive on a device of ours did not come through a cable: it gets DirectMark. If its destination
-	// is translated to a pod, it comes from the node for the pod: nothing tells whether its source is true.
+	// Announced are the networks of this cluster to which other clusters send through cables; no
+	// network contains another. A connection from Remote to an address in none of them that does
+	// not arrive on a device of ours did not come through a cable: it gets DirectMark. If its
+	// destination is translated to a pod, it comes from the node for the pod: nothing tells whether
+	// its source is true.
 	Announced []netip.Prefix
 }
 
@@ -47,8 +51,9 @@ type SourcesRule struct {
 	From, To    netip.Prefix // one of them is the zero Prefix, which stands for Remote
 	Masquerades bool         // only if the destination of the connection has been translated
 	NotOn       []string     // devices on which such packets do not leave
-	// Node is the source that connections to Remote get that do not come from there, if they are of a process of the node or, with Translated, if
-	// their destination has been translated here. From and To are the zero Prefix then.
+	// Node is the source that connections to Remote get that do not come from there, if they are of
+	// a process of the node or, with Translated, if their destination has been translated here.
+	// From and To are the zero Prefix then.
 	Node       netip.Addr
 	Translated bool
 	Jump       string // a chain, for connections from Remote that do not arrive on devices of ours
@@ -77,7 +82,8 @@ const (
 	SourcesPostrouting = "postrouting"
 )
 
-// SourcesChains are all chains of Sources, in the order in which they are created: the chain that is jumped to comes first.
+// SourcesChains are all chains of Sources, in the order in which they are created: the chain that
+// is jumped to comes first.
 var SourcesChains = []string{SourcesMarking, SourcesInput, SourcesPostrouting}
 
 // Comment identifies the rule.
@@ -126,7 +132,8 @@ func (s Sources) kept() (rules []SourcesRule) {
 		rules = append(rules, SourcesRule{Kind: SourcesFrom, From: l}, SourcesRule{Kind: SourcesTo, To: l})
 	}
 	if s.Node.IsValid() {
-		rules = append(rules, SourcesRule{Kind: SourcesProcess, Node: s.Node}, SourcesRule{Kind: SourcesClient, Node: s.Node, Translated: true})
+		rules = append(rules, SourcesRule{Kind: SourcesProcess, Node: s.Node},
+			SourcesRule{Kind: SourcesClient, Node: s.Node, Translated: true})
 	}
 	for i := range rules {
 		rules[i].Chain = SourcesPostrouting
@@ -178,7 +185,8 @@ func (Sources) Needs() []Key { return nil }
 // Equal implements Object.
 func (s Sources) Equal(o Object) bool {
 	other, ok := o.(Sources)
-	return ok && s.Table == other.Table && s.Masquerades == other.Masquerades && s.Here == other.Here && s.Node == other.Node && slices.Equal(s.Announced, other.Announced) &&
+	return ok && s.Table == other.Table && s.Masquerades == other.Masquerades && s.Here == other.Here &&
+		s.Node == other.Node && slices.Equal(s.Announced, other.Announced) &&
 		slices.Equal(s.Local, other.Local) && slices.Equal(s.Remote, other.Remote)
 }
 
@@ -194,7 +202,8 @@ func (s Sources) String() string {
 	for _, name := range SourcesChains {
 		line := fmt.Sprintf("nft add chain ip %s %s", s.Table, name)
 		if name != SourcesMarking {
-			line = fmt.Sprintf("nft 'add chain ip %s %s { type nat hook %s priority %d; }'", s.Table, name, name, SourcesPriority)
+			line = fmt.Sprintf("nft 'add chain ip %s %s { type nat hook %s priority %d; }'", s.Table, name, name,
+				SourcesPriority)
 		}
 		lines = append(lines, line)
 	}

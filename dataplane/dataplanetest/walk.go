@@ -81,10 +81,21 @@ func randomState(r *rand.Rand) dataplane.State {
 	}
 	add(randomFilter(r)...)
 	for i := range pick(r, 0, 1, 2) {
-		add(dataplane.Rule{Priority: 100 + i, Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Specific: r.IntN(2) == 0})
-		add(dataplane.Throw{Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i), 0, 0}), 16)})
-		add(dataplane.MarkRule{Priority: 106 + i, Mark: pick[uint32](r, 1, 2), Mask: pick[uint32](r, 0x3, 0x3f), Table: pick(r, dataplane.CableTable, dataplane.CableTable+1)})
-		add(dataplane.Arrival{Priority: 103 + i, Table: pick(r, dataplane.CableTable, dataplane.CableTable+1, dataplane.IntraTable), Dev: pick(r, "eth0", "vx-submariner"), Specific: r.IntN(2) == 0})
+		add(dataplane.Rule{
+			Priority: 100 + i, Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Specific: r.IntN(2) == 0,
+		})
+		add(dataplane.Throw{
+			Table: pick(r, dataplane.CableTable, dataplane.CableTable+1),
+			Dst:   netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i), 0, 0}), 16),
+		})
+		add(dataplane.MarkRule{
+			Priority: 106 + i, Mark: pick[uint32](r, 1, 2), Mask: pick[uint32](r, 0x3, 0x3f),
+			Table: pick(r, dataplane.CableTable, dataplane.CableTable+1),
+		})
+		add(dataplane.Arrival{
+			Priority: 103 + i, Table: pick(r, dataplane.CableTable, dataplane.CableTable+1, dataplane.IntraTable),
+			Dev: pick(r, "eth0", "vx-submariner"), Specific: r.IntN(2) == 0,
+		})
 	}
 	if r.IntN(2) == 0 {
 		add(randomReturns(r))
@@ -157,8 +168,9 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 	local := pick(r, NodeIP, "172.18.0.9")
 	vtep := netip.MustParsePrefix(pick(r, "241.18.0.2/8", "241.18.0.9/8", "241.18.0.9/16"))
 	out = append(out, dataplane.VXLAN{
-		Name: dev, Dev: over, MAC: pick(r, "0a:58:ac:12:00:02", "0a:58:ac:12:00:09"), VNI: dataplane.CableVNI, Local: netip.MustParseAddr(local),
-		Port: pick(r, 4500, 4501), MTU: pick(r, 1300, 1350), Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
+		Name: dev, Dev: over, MAC: pick(r, "0a:58:ac:12:00:02", "0a:58:ac:12:00:09"), VNI: dataplane.CableVNI,
+		Local: netip.MustParseAddr(local), Port: pick(r, 4500, 4501), MTU: pick(r, 1300, 1350),
+		Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
 	}, dataplane.Addr{Dev: dev, Prefix: vtep})
 	var hops []uint32
 	var own []dataplane.Hop // of routes that have next hops themselves
@@ -187,11 +199,19 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 		if r.IntN(2) == 0 {
 			g.Buckets, g.Idle = pick(r, 16, 32), pick(r, time.Second, 1500*time.Millisecond)
 		}
-		route := dataplane.Route{Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID}
+		route := dataplane.Route{
+			Table: pick(r, dataplane.CableTable, dataplane.CableTable+1),
+			Dst:   netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16), Group: g.ID,
+		}
 		route.Src = pick(r, netip.Addr{}, netip.MustParseAddr(NodeIP), vtep.Addr())
-		out = append(out, g, dataplane.Blackhole{Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: route.Dst})
+		out = append(out, g, dataplane.Blackhole{
+			Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: route.Dst,
+		})
 		if r.IntN(2) == 0 {
-			out = append(out, dataplane.Detour{Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: route.Dst, Hop: hops[r.IntN(len(hops))], Src: route.Src, MTU: pick(r, 0, 1400)})
+			out = append(out, dataplane.Detour{
+				Table: pick(r, dataplane.CableTable, dataplane.CableTable+1), Dst: route.Dst,
+				Hop: hops[r.IntN(len(hops))], Src: route.Src, MTU: pick(r, 0, 1400),
+			})
 		}
 		switch {
 		case len(own) == 0 || r.IntN(3) > 0:

@@ -9,8 +9,9 @@ import (
 	"subctl/dataplane"
 )
 
-// last reports whether a jump is the last rule of its chain that packets reach, except for rules that only accept: their
-// order does not matter. (Calico appends such rules, and keeps them at the end.)
+// last reports whether a jump is the last rule of its chain that packets reach, except for rules
+// that only accept: their order does not matter. (Calico appends such rules, and keeps them at the
+// end.)
 func last(saved []savedRule, jump savedRule) bool {
 	rules := rulesOf(saved, jump.table, jump.chain)
 	i := slices.Index(rules, jump)
@@ -20,8 +21,9 @@ func last(saved []savedRule, jump savedRule) bool {
 	})
 }
 
-// lastPosition returns the position at which the jump to a chain is inserted, counted from 1 among the rules of its hook
-// without such jumps: after all rules, or before the first rule that ends all packets, as rules after it see none.
+// lastPosition returns the position at which the jump to a chain is inserted, counted from 1 among
+// the rules of its hook without such jumps: after all rules, or before the first rule that ends all
+// packets, as rules after it see none.
 func lastPosition(saved []savedRule, c dataplane.Chain) int {
 	rules := slices.DeleteFunc(rulesOf(saved, c.Table, c.Hook), func(r savedRule) bool { return r.target() == c.Name })
 	return 1 + endOf(saved, rules)
@@ -47,9 +49,9 @@ func endOf(saved []savedRule, rules []savedRule) int {
 	return len(rules)
 }
 
-// endsAll reports whether a rule drops or rejects all packets, or leads them to a chain that does nothing else, but accept or
-// log some of them first. So do ufw with "reject" as its policy, and the rules that images of some
-// clouds and iptables-services have.
+// endsAll reports whether a rule drops or rejects all packets, or leads them to a chain that does
+// nothing else, but accept or log some of them first. So do ufw with "reject" as its policy, and
+// the rules that images of some clouds and iptables-services have.
 func endsAll(saved []savedRule, r savedRule) bool {
 	target := r.target()
 	switch {

@@ -105,8 +105,9 @@ func sameEntry(entry []byte) []byte {
 	return out
 }
 
-// direct returns a function that reports whether a connection from one of some networks did not come through a cable, as its
-// destination is in none of the networks that other clusters reach: see dataplane.Sources.Announced.
+// direct returns a function that reports whether a connection from one of some networks did not
+// come through a cable, as its destination is in none of the networks that other clusters reach:
+// see dataplane.Sources.Announced.
 func direct(from, announced []netip.Prefix) func(original dataplane.Flow) bool {
 	for _, d := range dataplane.DeviceNets {
 		announced = append(slices.Clip(announced), d.Net)
@@ -118,7 +119,8 @@ func direct(from, announced []netip.Prefix) func(original dataplane.Flow) bool {
 	}
 }
 
-// markDirect gives direct connections from some networks that exist dataplane.DirectMark: the rules about new ones do not see them.
+// markDirect gives direct connections from some networks that exist dataplane.DirectMark: the rules
+// about new ones do not see them.
 func (h *Host) markDirect(from, announced []netip.Prefix) error {
 	if len(from) == 0 || len(announced) == 0 {
 		return nil
@@ -150,9 +152,10 @@ func entryFlows(entry []byte) (original, reply dataplane.Flow) {
 	return original, reply
 }
 
-// endFlows deletes the conntrack entries of connections from or to addresses in some networks, except those that go on beside the cables: from there to
-// networks other than announced, if these are known. Then
-// an established connection is a new one, which is subject to all rules, and to no translation of before.
+// endFlows deletes the conntrack entries of connections from or to addresses in some networks,
+// except those that go on beside the cables: from there to networks other than announced, if these
+// are known. Then an established connection is a new one, which is subject to all rules, and to no
+// translation of before.
 func (h *Host) endFlows(nets, announced []netip.Prefix) error {
 	if len(nets) == 0 {
 		return nil

@@ -24,13 +24,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A probe of what the node forwards. The packet is sent on a VXLAN device to the device's own MAC address. The FDB leads it to
-// the node's own address, and the kernel then skips the outer packet (vxlan_encap_bypass in drivers/net/vxlan): it arrives on the
-// device as if another node had sent it. A table, which exists only meanwhile, has the kernel trace it through all rules of
-// nftables, those of iptables-nft among them, and drops it where it would leave the node.
+// A probe of what the node forwards. The packet is sent on a VXLAN device to the device's own MAC
+// address. The FDB leads it to the node's own address, and the kernel then skips the outer packet
+// (vxlan_encap_bypass in drivers/net/vxlan): it arrives on the device as if another node had sent
+// it. A table, which exists only meanwhile, has the kernel trace it through all rules of nftables,
+// those of iptables-nft among them, and drops it where it would leave the node.
 
-// forwardWait is the time after which a packet that no rule has dropped, and that did not get through, is lost. It takes far less
-// than a millisecond.
+// forwardWait is the time after which a packet that no rule has dropped, and that did not get
+// through, is lost. It takes far less than a millisecond.
 const forwardWait = time.Second
 
 // Numbers of linux/netfilter/nf_tables.h and nfnetlink.h.
@@ -51,8 +52,8 @@ const (
 	probePriority = -400
 )
 
-// ProbeForwarding probes what the node forwards, in the calling thread's network namespace, unless nftables' rules still have the
-// generation last: then the result has no more than the generation.
+// ProbeForwarding probes what the node forwards, in the calling thread's network namespace, unless
+// nftables' rules still have the generation last: then the result has no more than the generation.
 func ProbeForwarding(p dataplane.ForwardProbe, last uint32) (out dataplane.Forwarded, err error) {
 	conn, err := netlink.DialNetfilter()
 	if err != nil {
@@ -95,7 +96,8 @@ func ProbeForwarding(p dataplane.ForwardProbe, last uint32) (out dataplane.Forwa
 		if pod { // its network policies, if they are rules of iptables-legacy, are not traced
 			break
 		}
-		if names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names"); err == nil && strings.Contains(string(names), "filter") {
+		names, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
+		if err == nil && strings.Contains(string(names), "filter") {
 			out.Known = true
 			out.By = dataplane.Dropper{Legacy: true}
 		}
@@ -103,20 +105,21 @@ func ProbeForwarding(p dataplane.ForwardProbe, last uint32) (out dataplane.Forwa
 	return out, nil
 }
 
-// ofPods reports whether what has dropped a packet decides about single pods, as network policies do, or is ours: then nothing is
-// known about the others.
+// ofPods reports whether what has dropped a packet decides about single pods, as network policies
+// do, or is ours: then nothing is known about the others.
 func ofPods(by dataplane.Dropper) bool {
-	return slices.ContainsFunc([]string{"SUBMARINER", "cali-", "KUBE-", "WEAVE-NPC", "CILIUM", "ANTREA"}, func(prefix string) bool {
-		return strings.HasPrefix(by.Chain, prefix)
-	}) || slices.ContainsFunc([]string{"submariner-", "calico", "kube-", "kindnet", "cilium", "antrea"}, func(prefix string) bool {
-		return strings.HasPrefix(by.Table, prefix)
-	})
+	begins := func(name string, prefixes ...string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	}
+	return begins(by.Chain, "SUBMARINER", "cali-", "KUBE-", "WEAVE-NPC", "CILIUM", "ANTREA") ||
+		begins(by.Table, "submariner-", "calico", "kube-", "kindnet", "cilium", "antrea")
 }
 
-// podAddress returns an address in the pod networks to which a route of the node leads on a device of pods: of a pod, or one
-// beside the pods on a bridge. pod specifies that it may be a pod's.
+// podAddress returns an address in the pod networks to which a route of the node leads on a device
+// of pods: of a pod, or one beside the pods on a bridge. pod specifies that it may be a pod's.
 func podAddress(p dataplane.ForwardProbe) (found netip.Addr, pod bool, err error) {
-	routes, err := vishvananda.RouteListFiltered(vishvananda.FAMILY_V4, &vishvananda.Route{Table: unix.RT_TABLE_MAIN}, vishvananda.RT_FILTER_TABLE)
+	main := &vishvananda.Route{Table: unix.RT_TABLE_MAIN}
+	routes, err := vishvananda.RouteListFiltered(vishvananda.FAMILY_V4, main, vishvananda.RT_FILTER_TABLE)
 	if err != nil {
 		return found, false, fmt.Errorf("listing routes: %w", err)
 	}
@@ -127,7 +130,8 @@ func podAddress(p dataplane.ForwardProbe) (found netip.Addr, pod bool, err error
 		}
 		ip, _ := netip.AddrFromSlice(r.Dst.IP.To4())
 		bits, _ := r.Dst.Mask.Size()
-		if !slices.ContainsFunc(p.Pods, func(n netip.Prefix) bool { return n.Bits() <= bits && n.Contains(ip) }) || bits <= best {
+		isWithin := func(n netip.Prefix) bool { return n.Bits() <= bits && n.Contains(ip) }
+		if bits <= best || !slices.ContainsFunc(p.Pods, isWithin) {
 			continue
 		}
 		at := binary.BigEndian.Uint32(ip.AsSlice())
@@ -156,20 +160,27 @@ func traceTableOf(p dataplane.ForwardProbe, to netip.Addr) (remove func(), err e
 	t := &nftables.Table{Family: family4, Name: dataplane.ForwardTable, Flags: tableOwned}
 	priority := nftables.ChainPriority(probePriority)
 	is := []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1}, &expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: deviceName(p.Dev)},
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: deviceName(p.Dev)},
 	}
-	is = slices.Concat(is, within(srcOffset, netip.PrefixFrom(p.From, 32)), within(dstOffset, netip.PrefixFrom(to, 32)), []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, &expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{unix.IPPROTO_TCP}},
+	is = append(is, within(srcOffset, netip.PrefixFrom(p.From, 32))...)
+	is = append(is, within(dstOffset, netip.PrefixFrom(to, 32))...)
+	is = append(is, []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{unix.IPPROTO_TCP}},
 		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Len: 4},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: ports()},
-	})
+	}...)
 	add := func(hook *nftables.ChainHook, name string, does ...expr.Any) {
-		c := tx.AddChain(&nftables.Chain{Name: name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: &priority})
+		c := tx.AddChain(&nftables.Chain{
+			Name: name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: &priority,
+		})
 		tx.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: slices.Concat(is, does)})
 	}
 	tx.AddTable(t)
 	add(nftables.ChainHookPrerouting, "arrives",
-		&expr.Immediate{Register: unix.NFT_REG_1, Data: []byte{1}}, &expr.Meta{Key: expr.MetaKeyNFTRACE, SourceRegister: true, Register: unix.NFT_REG_1})
+		&expr.Immediate{Register: unix.NFT_REG_1, Data: []byte{1}},
+		&expr.Meta{Key: expr.MetaKeyNFTRACE, SourceRegister: true, Register: unix.NFT_REG_1})
 	add(nftables.ChainHookPostrouting, "leaves", &expr.Verdict{Kind: expr.VerdictDrop})
 	if err := tx.Flush(); err != nil {
 		_ = tx.CloseLasting() // the table goes with it
@@ -209,7 +220,10 @@ func follow(sub *netlink.Subscription, got chan<- dataplane.Dropper) {
 
 // parseTrace returns where a packet is, its number, and whether it is dropped there.
 func parseTrace(b []byte) (at dataplane.Dropper, id string, drops bool) {
-	at.Family = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_BRIDGE: "bridge"}[b[0]]
+	at.Family = map[byte]string{
+		unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip",
+		unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_BRIDGE: "bridge",
+	}[b[0]]
 	kind := uint32(0)
 	accepted := true
 	for t, v := range netlink.Attrs(b[nl.SizeofNfgenmsg:]) {

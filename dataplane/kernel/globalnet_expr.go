@@ -36,7 +36,10 @@ func firstTo(n netip.Prefix) []expr.Any {
 	const reg = unix.NFT_REG_1
 	return []expr.Any{
 		&expr.Ct{Key: ctOriginalDestination, Register: reg, Direction: ctOriginal},
-		&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: dataplane.NetMask(n.Bits()).AsSlice(), Xor: make([]byte, 4)},
+		&expr.Bitwise{
+			SourceRegister: reg, DestRegister: reg, Len: 4, Mask: dataplane.NetMask(n.Bits()).AsSlice(),
+			Xor: make([]byte, 4),
+		},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: n.Addr().AsSlice()},
 	}
 }

@@ -128,7 +128,8 @@ func New(owner dataplane.Owner) (*Host, error) {
 	}
 	host := &Host{
 		owner: owner, nl: h, conn: c, tracking: tracking, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
-		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{}, conflicts: map[dataplane.Kind][]string{},
+		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
+		conflicts: map[dataplane.Kind][]string{},
 	}
 	host.endMatching, host.tablesOfIPv6 = host.deleteFlows, tablesOfIPv6
 	host.forget()

@@ -100,7 +100,8 @@ func (h *Host) ownDevices() ([]*device, error) {
 	return out, nil
 }
 
-// isOurs reports whether a device with a name of ours is ours: of the kind that the name stands for, whatever its settings.
+// isOurs reports whether a device with a name of ours is ours: of the kind that the name stands
+// for, whatever its settings.
 func isOurs(d *device) bool {
 	switch l := d.link.(type) {
 	case *vnl.Vxlan:
@@ -115,7 +116,8 @@ func isOurs(d *device) bool {
 	return false
 }
 
-// vniOf returns the network identifier of the VXLAN device with a name of ours; -1 if the name is not one of a VXLAN device.
+// vniOf returns the network identifier of the VXLAN device with a name of ours; -1 if the name is
+// not one of a VXLAN device.
 func vniOf(name string) int {
 	switch name {
 	case dataplane.IntraDevice:
@@ -190,8 +192,8 @@ func (s links) ensure(name string, fits func(*device) bool, add func() error) (*
 		return nil, fmt.Errorf("looking for device %s: %w", name, err)
 	}
 	if d != nil && !isOurs(d) {
-		return nil, fmt.Errorf("device %s belongs to another program (its kind is %q): rename it with: ip link set %[1]s down; "+
-			"ip link set %[1]s name NEWNAME; or remove it with: ip link del %[1]s", name, d.link.Type())
+		return nil, fmt.Errorf("device %s belongs to another program (its kind is %q): rename it with: ip link set "+
+			"%[1]s down; ip link set %[1]s name NEWNAME; or remove it with: ip link del %[1]s", name, d.link.Type())
 	}
 	if d != nil && fits(d) {
 		return d, nil

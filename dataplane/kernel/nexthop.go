@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nexthops are the next hops and groups of next hops with the owner's protocol number. The two share the space of IDs. The
-// netlink library v1.3.1 supports neither.
+// nexthops are the next hops and groups of next hops with the owner's protocol number. The two
+// share the space of IDs. The netlink library v1.3.1 supports neither.
 type nexthops struct{ *Host }
 
 // From linux/nexthop.h, where x/sys/unix has no name for them.
@@ -241,8 +241,8 @@ func (s nexthops) refuseForeign(id uint32) error {
 		return fmt.Errorf("looking for next hop or group %d: %w", id, err)
 	}
 	if is {
-		return fmt.Errorf("next hop or group %d belongs to another program (protocol %d): configure that program to use other IDs, "+
-			"and remove it with: ip nexthop del id %[1]d", id, protocol)
+		return fmt.Errorf("next hop or group %d belongs to another program (protocol %d): configure that program to "+
+			"use other IDs, and remove it with: ip nexthop del id %[1]d", id, protocol)
 	}
 	return nil
 }

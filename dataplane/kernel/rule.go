@@ -206,8 +206,8 @@ func (s rules) list() (out []dataplane.Object, err error) {
 	return out, nil
 }
 
-// put adds the rule before it removes the old ones, so that there is a rule for every packet. A rule of another program may
-// be the same in all but the protocol: it stays, and ours is added.
+// put adds the rule before it removes the old ones, so that there is a rule for every packet. A
+// rule of another program may be the same in all but the protocol: it stays, and ours is added.
 func (s rules) put(_, want dataplane.Object) error {
 	all, err := s.all()
 	if err != nil {

@@ -75,7 +75,8 @@ func (s sources) put(_, want dataplane.Object) error {
 	}
 	for _, r := range w.Rules() {
 		tx.AddRule(&nftables.Rule{
-			Table: t, Chain: chains[r.Chain], UserData: userdata.AppendString(nil, userdata.TypeComment, r.Comment()), Exprs: sourcesExprs(r, set),
+			Table: t, Chain: chains[r.Chain], UserData: userdata.AppendString(nil, userdata.TypeComment, r.Comment()),
+			Exprs: sourcesExprs(r, set),
 		})
 	}
 	if err := s.flushTable(tx, "adding", w.Table, sourcesNeed); err != nil {

@@ -80,7 +80,8 @@ func sourcesExprs(r dataplane.SourcesRule, remote *nftables.Set) (out []expr.Any
 	case r.Jump != "":
 		out = lookup(srcOffset, remote)
 		for _, d := range dataplane.NodeDevices() {
-			out = append(out, &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(d)})
+			out = append(out, &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg},
+				&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(d)})
 		}
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Jump})
 	}
