@@ -23,11 +23,13 @@ func AddressWarnings(address string) []string {
 	}
 	var out []string
 	if why := unreachable(u.Hostname()); why != "" {
-		out = append(out, fmt.Sprintf("the broker's address %s %s: specify an address that gateways of other clusters can reach with --broker-url", address, why))
+		out = append(out, fmt.Sprintf("the broker's address %s %s: specify an address that gateways of other "+
+			"clusters can reach with --broker-url", address, why))
 	}
 	if HasPath(address) {
-		out = append(out, fmt.Sprintf("the broker's address %s has a path: it is usually a proxy with users of its own, as in Rancher, "+
-			"which does not accept the tokens of service accounts: specify the address of the API server itself with --broker-url", address))
+		out = append(out, fmt.Sprintf("the broker's address %s has a path: it is usually a proxy with users of its "+
+			"own, as in Rancher, which does not accept the tokens of service accounts: specify the address of the "+
+			"API server itself with --broker-url", address))
 	}
 	return out
 }

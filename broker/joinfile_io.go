@@ -126,7 +126,8 @@ func CreateFile(path string) (*NewFile, error) {
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*") // mode 0600
 	if err != nil {
-		return nil, fmt.Errorf("writing join file %s: %w: specify a file in a directory that you can write", named, withoutPath(err))
+		return nil, fmt.Errorf("writing join file %s: %w: specify a file in a directory that you can write",
+			named, withoutPath(err))
 	}
 	return &NewFile{path, temporary}, nil
 }

@@ -30,8 +30,8 @@ type Credentials struct {
 	ProxyUser Secret
 }
 
-// memberTimeout bounds the wait for the broker's controllers and quota, which take well under a second for one cluster, and
-// half a minute for a dozen that join at once.
+// memberTimeout bounds the wait for the broker's controllers and quota, which take well under a
+// second for one cluster, and half a minute for a dozen that join at once.
 const memberTimeout = 60 * time.Second
 
 // EnsureMember claims clusterID on the broker whose base namespace is ns, and gives the

@@ -121,5 +121,6 @@ func isBrokers(kind string, o metav1.PartialObjectMetadata) bool {
 	default:
 		return false
 	}
-	return account == JoinerName || strings.HasPrefix(account, memberPrefix) || strings.HasPrefix(account, inviteePrefix)
+	return account == JoinerName || strings.HasPrefix(account, memberPrefix) ||
+		strings.HasPrefix(account, inviteePrefix)
 }

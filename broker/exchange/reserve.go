@@ -88,9 +88,9 @@ func (t Table) blankExpression(of func(*Kind) bool) string {
 	return fmt.Sprintf("has(object.spec) && size(bytes('%%s'.format([object.spec]))) <= %d && (%sfalse)", maxEmpty, blank)
 }
 
-// shares is the number of parts of what is free of a quota, one of which a cluster gets when it joins, so that 1,000
-// clusters fit: of 2,000 cable policies, the first 32 clusters get eight each (see share), the next 200 four or three, and
-// the last 550 one each.
+// shares is the number of parts of what is free of a quota, one of which a cluster gets when it
+// joins, so that 1,000 clusters fit: of 2,000 cable policies, the first 32 clusters get eight each
+// (see share), the next 200 four or three, and the last 550 one each.
 const shares = 550
 
 // share returns how many objects a cluster gets that joins while the clusterset holds stored of them. A member exports

@@ -75,9 +75,10 @@ type ClusterSpec struct {
 	// notation; empty without globalnet.
 	// +kubebuilder:validation:MaxItems=64
 	GlobalCIDR []string `json:"global_cidr"`
-	// ClusterSets lists, on the broker, the clusterset of the namespace; in a copy, the clustersets in which the Cluster
-	// was found; and in the cluster itself, all its clustersets. It shows them, and does not decide: it is not signed, agents and subctl
-	// do not go by it (see ClusterSetsAnnotation), and clusters refuse that a person changes it.
+	// ClusterSets lists, on the broker, the clusterset of the namespace; in a copy, the clustersets
+	// in which the Cluster was found; and in the cluster itself, all its clustersets. It shows
+	// them, and does not decide: it is not signed, agents and subctl do not go by it (see
+	// ClusterSetsAnnotation), and clusters refuse that a person changes it.
 	// +optional
 	// +kubebuilder:validation:MaxItems=2048
 	ClusterSets []string `json:"cluster_sets,omitempty"`

@@ -35,8 +35,8 @@ const (
 	ManagedBy = "subctl"
 	// GatewayNodeLabel with value "true" makes a node a gateway.
 	GatewayNodeLabel = "submariner.io/gateway"
-	// LabelledByAnnotation is on the nodes that join, or the agent that replaces gateway nodes, has labelled as gateways. If its
-	// value is ManagedBy, uninstall removes the gateway label.
+	// LabelledByAnnotation is on the nodes that join, or the agent that replaces gateway nodes, has
+	// labelled as gateways. If its value is ManagedBy, uninstall removes the gateway label.
 	LabelledByAnnotation = "submariner.io/labelled-by"
 	// PublicIPAnnotation is an annotation, or a label, of a gateway node. It specifies the
 	// node's public address: "ipv4:192.0.2.7" or "dns:gw.example.com", or as a label the bare address.
@@ -136,7 +136,8 @@ const (
 	// BackendDrain is "draining" or "drained" if the gateway is on its way out of service, and "standby" if another gateway
 	// of its cluster is the active one.
 	BackendDrain = "gateway-drain"
-	// BackendNotRunning names agents of the cluster that do not run, for messages. Without it, all run, as far as the gateway knows.
+	// BackendNotRunning names agents of the cluster that do not run, for messages. Without it, all
+	// run, as far as the gateway knows.
 	BackendNotRunning = "agents-not-running"
 	// BackendSiblings is "true" if the cluster has other active gateways, and else "false". Both ends of a cable choose its driver by it.
 	BackendSiblings = "gateway-siblings"

@@ -46,8 +46,9 @@ const (
 	// PublicKeyAnnotation, on a Submariner, holds the cluster's X25519 public key, in base64.
 	// The active gateway transfers it to the Cluster object.
 	PublicKeyAnnotation = "submariner.io/public-key"
-	// DiscoveredAnnotation, on a Submariner, lists the fields of its spec whose networks join has discovered, and the user has not
-	// chosen, separated by commas. They follow what is found when joining again.
+	// DiscoveredAnnotation, on a Submariner, lists the fields of its spec whose networks join has
+	// discovered, and the user has not chosen, separated by commas. They follow what is found when
+	// joining again.
 	DiscoveredAnnotation = "submariner.io/discovered-networks"
 )
 
@@ -155,8 +156,9 @@ type SubmarinerSpec struct {
 	// CableDriverCustomConfig names a ConfigMap with settings of the cable drivers.
 	// +optional
 	CableDriverCustomConfig *ConfigMapRef `json:"cableDriverCustomConfig,omitempty"`
-	// CableDriverCustomConfigPath is the directory at which the pods of gateways mount that ConfigMap, which they do if it is set, from
-	// the next subctl join on. The gateways read the settings through the API server in any case, so that a change takes effect at once.
+	// CableDriverCustomConfigPath is the directory at which the pods of gateways mount that
+	// ConfigMap, which they do if it is set, from the next subctl join on. The gateways read the
+	// settings through the API server in any case, so that a change takes effect at once.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self == '' || (self.matches('^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$') && !self.matches('^/(bin|dev|lib|lib64|proc|run|sbin|sys|tmp|usr|var/run)(/|$)') && self != '/etc' && self != '/var')",message="it must be an absolute path in the gateways' pods, such as /etc/submariner/cable-driver-config, that hides none of their own files"
@@ -203,9 +205,10 @@ type SubmarinerSpec struct {
 	CustomDomains []string `json:"customDomains,omitempty"`
 	// Debug specifies whether the agents log at level debug. It needs no new pods.
 	Debug bool `json:"debug"`
-	// Gateways is the number of gateway nodes that join was asked for. If there are fewer, because their Nodes are deleted, have lost
-	// the label submariner.io/gateway=true, or have failed, other nodes get the label. 0: no node gets it; not set: an earlier
-	// version of subctl has joined the cluster.
+	// Gateways is the number of gateway nodes that join was asked for. If there are fewer, because
+	// their Nodes are deleted, have lost the label submariner.io/gateway=true, or have failed,
+	// other nodes get the label. 0: no node gets it; not set: an earlier version of subctl has
+	// joined the cluster.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16
@@ -268,8 +271,8 @@ type SubmarinerSpec struct {
 	Version string `json:"version,omitempty"`
 }
 
-// ConditionGateways is the type of the condition of a Submariner that is False if fewer gateway nodes work than Submariner.spec.gateways
-// specifies.
+// ConditionGateways is the type of the condition of a Submariner that is False if fewer gateway
+// nodes work than Submariner.spec.gateways specifies.
 const ConditionGateways = "GatewaysAvailable"
 
 // ConfigMapRef names a ConfigMap.
