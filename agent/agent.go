@@ -58,7 +58,8 @@ type Kernel struct {
 	// NewArrivals reads size bytes of each packet from a socket, and notes when the kernel received it. If it is nil, a packet arrives when the
 	// agent reads it.
 	NewArrivals func(conn syscall.Conn, size int) (parts.Arrivals, error)
-	// ProbeForwarding finds out whether the node forwards packets of other clusters to pods, unless its rules have the generation last.
+	// ProbeForwarding finds out whether the node forwards packets of other clusters to pods, unless
+	// its rules have the generation last.
 	ProbeForwarding func(p dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error)
 	// NewTimer makes a timer that wakes an idle agent no more than once; nil for the timers of Go's runtime.
 	NewTimer func() (parts.Timer, error)

@@ -120,7 +120,8 @@ func writeOf(doing string, o mesh.Object) string {
 	return fmt.Sprint(doing, " ", kube.KindOf(o), " ", client.ObjectKeyFromObject(o), " ", o.GetUID())
 }
 
-// stateOf returns what tells whether a write repeats the last one: the version that it replaces, or the labels and annotations of an object that has nothing else.
+// stateOf returns what tells whether a write repeats the last one: the version that it replaces, or
+// the labels and annotations of an object that has nothing else.
 func stateOf(o mesh.Object) string {
 	if version := o.GetResourceVersion(); version != "" {
 		return version
@@ -147,8 +148,8 @@ func (a *agent) label(ctx context.Context, o mesh.Object) error {
 	return a.Client.Patch(ctx, o, patch, client.FieldOwner(a.fieldOwner()))
 }
 
-// metadataPatch returns the patch that sets the labels and annotations of o, and removes those that are empty. For another object with the
-// name it is a conflict if o has a UID.
+// metadataPatch returns the patch that sets the labels and annotations of o, and removes those that
+// are empty. For another object with the name it is a conflict if o has a UID.
 func metadataPatch(o mesh.Object) (client.Patch, error) {
 	metadata := map[string]any{}
 	for field, of := range map[string]map[string]string{"labels": o.GetLabels(), "annotations": o.GetAnnotations()} {

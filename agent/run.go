@@ -130,7 +130,8 @@ func newNudges() (<-chan event.GenericEvent, func()) {
 func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 	return parts.Options{
 		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Reroute: reroute, Announce: a.announce, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
-		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, ListenEchoes: o.Kernel.ListenEchoes, NewArrivals: o.Kernel.NewArrivals, NewTimer: o.Kernel.NewTimer, ProbeForwarding: o.Kernel.ProbeForwarding,
+		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, ListenEchoes: o.Kernel.ListenEchoes,
+		NewArrivals: o.Kernel.NewArrivals, NewTimer: o.Kernel.NewTimer, ProbeForwarding: o.Kernel.ProbeForwarding,
 		Ignored: a.meters.ignored.Inc, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir, Proxy: o.Proxy,
 	}
 }

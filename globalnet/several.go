@@ -37,8 +37,9 @@ func (t *translated) mine(ips []netip.Addr) (out []netip.Addr) {
 	return out
 }
 
-// assigned returns, for each address of a GlobalEgressIP, which of several gateways uses it. Each gateway uses an equal number, and
-// some use one more: if there are at least as many addresses as gateways, each uses one.
+// assigned returns, for each address of a GlobalEgressIP, which of several gateways uses it. Each
+// gateway uses an equal number, and some use one more: if there are at least as many addresses as
+// gateways, each uses one.
 func assigned(gateways []string, ips []netip.Addr) []string {
 	out := make([]string, len(ips))
 	equal := len(ips) / len(gateways)

@@ -113,7 +113,8 @@ func (d *Finder) conclude(k *known, change func(*natdiscovery.Path)) {
 	k.looked = time.Now()
 	d.mu.Unlock()
 	was.Attempts = now.Attempts
-	if now.Address != was.Address || now.NAT != was.NAT || now.InboundOnly != was.InboundOnly || now.MTU != was.MTU || now.Done != was.Done || now.Lost != was.Lost {
+	if now.Address != was.Address || now.NAT != was.NAT || now.InboundOnly != was.InboundOnly || now.MTU != was.MTU ||
+		now.Done != was.Done || now.Lost != was.Lost {
 		d.log.Debug("path to a gateway", "cable", k.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
 		d.nudge()
 	}

@@ -19,11 +19,12 @@ import (
 	"subctl/internal/alarm"
 )
 
-// agentsEvery is how often a gateway looks for agents that do not run. An agent that restarts is back before the second look.
+// agentsEvery is how often a gateway looks for agents that do not run. An agent that restarts is
+// back before the second look.
 const agentsEvery = 15 * time.Second
 
-// agents finds which other agents of this cluster do not run, while this gateway is active. It announces them to other clusters, which
-// would blame the network.
+// agents finds which other agents of this cluster do not run, while this gateway is active. It
+// announces them to other clusters, which would blame the network.
 type agents struct {
 	apps  appsclient.AppsV1Interface
 	log   *slog.Logger

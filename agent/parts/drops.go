@@ -34,8 +34,9 @@ type dropping struct {
 	last    time.Time
 }
 
-// Packets that are dropped count as going on once there are dropsMany, until there have been none for dropsRest. So single packets are not reported, and
-// whoever sends packets makes an agent write its report no more often than that.
+// Packets that are dropped count as going on once there are dropsMany, until there have been none
+// for dropsRest. So single packets are not reported, and whoever sends packets makes an agent write
+// its report no more often than that.
 const (
 	dropsMany = 3
 	dropsRest = 2 * time.Minute

@@ -78,7 +78,8 @@ type target struct {
 
 func newExchanger(o Options) *exchanger {
 	return &exchanger{
-		local: o.Config, dir: o.BrokerDir, proxy: o.Proxy, trust: filepath.Join(o.Secrets, cluster.TrustSecret), log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
+		local: o.Config, dir: o.BrokerDir, proxy: o.Proxy, trust: filepath.Join(o.Secrets, cluster.TrustSecret),
+		log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
 		make: func(c exchange.Config) syncer { return exchange.New(c) },
 	}
 }
@@ -201,7 +202,8 @@ func (x *exchanger) Start(ctx context.Context) error {
 
 // run exchanges objects until ctx is done, or notes why it cannot.
 func (x *exchanger) run(ctx context.Context, t target) {
-	remote, err := broker.RESTConfig(x.dir, broker.Access{Server: t.server, ServerName: t.name, Insecure: t.insecure, Proxy: t.proxy}, t.ca)
+	remote, err := broker.RESTConfig(x.dir,
+		broker.Access{Server: t.server, ServerName: t.name, Insecure: t.insecure, Proxy: t.proxy}, t.ca)
 	if err == nil {
 		s := x.make(exchange.Config{
 			Kinds: exchange.KindsFrom(t.from), ClusterID: t.clusterID, Namespace: submarinerv1.OperatorNamespace,

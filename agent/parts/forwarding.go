@@ -24,8 +24,9 @@ type forwarding struct {
 	result dataplane.Forwarded
 }
 
-// lookEvery is how often the part looks whether the rules have changed, which costs one message to the kernel. A program that changes
-// them all the time, as kube-proxy may, causes a probe as often: some 3 ms.
+// lookEvery is how often the part looks whether the rules have changed, which costs one message to
+// the kernel. A program that changes them all the time, as kube-proxy may, causes a probe as often:
+// some 3 ms.
 const (
 	lookEvery    = 10 * time.Second
 	forwardEvery = 5 * time.Minute
@@ -59,7 +60,8 @@ func (f *forwarding) look(again bool) bool {
 		generation = 0
 	}
 	got, err := f.ProbeForwarding(probe, generation)
-	f.failed.Report(f.Log, slog.LevelWarn, "finding out whether the node forwards packets of other clusters to pods", err)
+	f.failed.Report(f.Log, slog.LevelWarn, "finding out whether the node forwards packets of other clusters to pods",
+		err)
 	if err != nil || !again && got.Generation == generation {
 		return false
 	}

@@ -16,8 +16,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// leader holds a Lease of which a cluster has one for all agents of a role: the agent that holds it acts, and the others wait. An agent
-// that loses it ends, as it must write nothing any more.
+// leader holds a Lease of which a cluster has one for all agents of a role: the agent that holds it
+// acts, and the others wait. An agent that loses it ends, as it must write nothing any more.
 type leader struct {
 	lease       string // its name
 	timing      Lease
@@ -38,7 +38,8 @@ func newLeader(o Options) (*leader, error) {
 		return nil, err
 	}
 	return &leader{
-		lease: submarinerv1.GatewayNodesLease, timing: gatewayNodesLease, node: o.Node, client: c, nudge: o.Nudge, consequence: "another agent may replace gateway nodes",
+		lease: submarinerv1.GatewayNodesLease, timing: gatewayNodesLease, node: o.Node, client: c, nudge: o.Nudge,
+		consequence: "another agent may replace gateway nodes",
 	}, nil
 }
 
@@ -50,7 +51,8 @@ func (l *leader) Start(ctx context.Context) error {
 			Client:     l.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: l.node + "-" + string(uuid.NewUUID())},
 		}},
-		LeaseDuration: l.timing.Duration, RenewDeadline: l.timing.Renew, RetryPeriod: l.timing.Retry, ReleaseOnCancel: true,
+		LeaseDuration: l.timing.Duration, RenewDeadline: l.timing.Renew, RetryPeriod: l.timing.Retry,
+		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				l.leading.Store(&ctx)

@@ -16,8 +16,8 @@ import (
 	"subctl/internal/wake"
 )
 
-// networksEvery is how often the speaker looks for new networks. They come with a new kind of object, or a change of the network
-// plugin's: once in years.
+// networksEvery is how often the speaker looks for new networks. They come with a new kind of
+// object, or a change of the network plugin's: once in years.
 const networksEvery = time.Minute
 
 // networkWatch finds the networks that the cluster has got since it joined, while this gateway is the speaker.

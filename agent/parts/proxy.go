@@ -16,7 +16,9 @@ import (
 // broker directly: because the Submariner says so, or because the broker is in the cluster's own
 // networks, which the proxy cannot reach. environment are the proxies of the pod's environment, and
 // own is the address of this cluster's API server.
-func brokerProxy(s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, environment proxy.Settings, own string) (via *url.URL, source string) {
+func brokerProxy(
+	s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, environment proxy.Settings, own string,
+) (via *url.URL, source string) {
 	settings := environment
 	if spec.BrokerK8sHTTPSProxy != "" {
 		settings = proxy.Settings{URL: spec.BrokerK8sHTTPSProxy, Source: "Submariner.spec.brokerK8sHTTPSProxy"}
@@ -30,8 +32,9 @@ func brokerProxy(s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, environment prox
 	return via, settings.Source
 }
 
-// ownNetworks returns what is never reached through a proxy, in the notation of NO_PROXY. Of the nodes, only the gateway's own
-// counts: each node writes its own addresses, and could keep all gateways from the broker by claiming the broker's, or "*".
+// ownNetworks returns what is never reached through a proxy, in the notation of NO_PROXY. Of the
+// nodes, only the gateway's own counts: each node writes its own addresses, and could keep all
+// gateways from the broker by claiming the broker's, or "*".
 func ownNetworks(s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, own string) []string {
 	out := []string{"localhost", ".svc", ".cluster.local", v1alpha1.HostOf(own)}
 	for _, networks := range []string{spec.ClusterCIDR, spec.ServiceCIDR, spec.GlobalCIDR} {

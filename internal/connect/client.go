@@ -191,23 +191,27 @@ func NoBroker(host string, err error) error {
 		return err
 	case errors.As(err, &name):
 		return fmt.Errorf("the certificate of the broker at %s%s is for another name: %w: check the address; "+
-			"if it is right, specify the name in the certificate with --broker-tls-server-name", host, through, innermost(err))
+			"if it is right, specify the name in the certificate with --broker-tls-server-name", host, through,
+			innermost(err))
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &invalid):
 		remedy := "check the address, or create a new join file there"
 		if through != "" {
 			remedy = "if the proxy replaces certificates, list the broker in NO_PROXY; otherwise " + remedy
 		}
-		return fmt.Errorf("the certificate of the broker at %s%s cannot be trusted: %w: %s", host, through, innermost(err), remedy)
+		return fmt.Errorf("the certificate of the broker at %s%s cannot be trusted: %w: %s", host, through,
+			innermost(err), remedy)
 	case apierrors.IsUnauthorized(err) && broker.HasPath(host):
-		return fmt.Errorf("the broker at %s does not accept its credentials: an address with a path is usually a proxy with users of its own, "+
-			"as in Rancher, which does not accept the tokens of service accounts: "+
-			"specify the address of the API server itself with --broker-url, here or when the join file is written", host)
+		return fmt.Errorf("the broker at %s does not accept its credentials: an address with a path is usually a "+
+			"proxy with users of its own, as in Rancher, which does not accept the tokens of service accounts: "+
+			"specify the address of the API server itself with --broker-url, here or when the join file is written",
+			host)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the broker at %s does not accept its credentials: the join file belongs to another broker or was revoked; "+
 			"ask the administrator of the broker for a new one: subctl invite writes one for one cluster, subctl deploy-broker and subctl recover-broker-info write general ones", host)
 	case errors.As(err, &request) && through != "":
 		return fmt.Errorf("reaching the broker at %s%s: %w: does the proxy work, and does it permit this address? "+
-			"NO_PROXY lists what is reached without it; --broker-url specifies another address", host, through, proxy.WithoutName(request.Err))
+			"NO_PROXY lists what is reached without it; --broker-url specifies another address",
+			host, through, proxy.WithoutName(request.Err))
 	case errors.As(err, &request):
 		return fmt.Errorf("reaching the broker at %s: %w: is it up, and can it be reached from here and from the gateways? "+
 			"Specify another address with --broker-url, or a proxy with HTTPS_PROXY or --proxy-url", host, request.Err)

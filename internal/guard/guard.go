@@ -73,10 +73,10 @@ func (o *Guard) Confirm(reason error, refused, goOn string) error {
 	return fmt.Errorf("%w\nnothing was changed: %s, add --force", reason, goOn)
 }
 
-// Await returns a function that waits until all pairs that change their cable use the new
-// one, unless --wait=false is set. It must be called before the change. It reports the pairs for
-// which it does not wait, since no cluster of the kubeconfig sees them. A user who may not read a cluster that might see them
-// gets an error.
+// Await returns a function that waits until all pairs that change their cable use the new one,
+// unless --wait=false is set. It must be called before the change. It reports the pairs for which
+// it does not wait, since no cluster of the kubeconfig sees them. A user who may not read a cluster
+// that might see them gets an error.
 func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.Change) (func(context.Context) error, error) {
 	w := waiter{Guard: o, pending: slices.DeleteFunc(slices.Clone(change.Cables), func(x catalog.CableChange) bool { return !all.Connectable(x.Pair) })}
 	switch {
@@ -112,7 +112,8 @@ func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.
 		return true
 	})
 	if len(w.unseen) > 0 && slices.ContainsFunc(errs, apierrors.IsForbidden) {
-		return nil, fmt.Errorf("%w\nnothing was changed: to change it without waiting for the new cables, add --wait=false", w.unread)
+		return nil, fmt.Errorf("%w\nnothing was changed: to change it without waiting for the new cables, add "+
+			"--wait=false", w.unread)
 	}
 	return w.run, nil
 }

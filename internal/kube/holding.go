@@ -51,7 +51,8 @@ func holders(ctx context.Context, c client.Reader, namespace string) (out []stri
 		}
 		for _, o := range items {
 			if len(o.Finalizers) > 0 && o.DeletionTimestamp != nil && len(out) < namedHolders {
-				out = append(out, fmt.Sprintf("%s %s has the finalizers %s, which the program that has set them removes", kind.Kind, o.Name, strings.Join(o.Finalizers, ", ")))
+				out = append(out, fmt.Sprintf("%s %s has the finalizers %s, which the program that has set them "+
+					"removes", kind.Kind, o.Name, strings.Join(o.Finalizers, ", ")))
 			}
 		}
 	}

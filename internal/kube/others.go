@@ -48,7 +48,9 @@ func OthersIn(ctx context.Context, c client.Reader, namespace string, kinds []sc
 
 // listOthers is ListMetadata, without the credentials for image registries: whoever needs these
 // has them in every namespace, so they do not tell that somebody uses this one.
-func listOthers(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
+func listOthers(
+	ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespace string,
+) ([]metav1.PartialObjectMetadata, error) {
 	if kind.Kind != "Secret" { // metadata do not have the type of a Secret
 		return ListMetadata(ctx, c, kind, namespace)
 	}

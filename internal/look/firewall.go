@@ -11,7 +11,8 @@ import (
 // Firewalled returns a line for each node that does not forward packets of other clusters to its pods, with the reason.
 func (s Site) Firewalled() (lines []string) {
 	for _, ra := range s.RouteAgents {
-		if c := meta.FindStatusCondition(ra.Status.Conditions, mesh.ConditionPacketsForwarded); c != nil && mesh.Wrong(*c) {
+		c := meta.FindStatusCondition(ra.Status.Conditions, mesh.ConditionPacketsForwarded)
+		if c != nil && mesh.Wrong(*c) {
 			lines = append(lines, fmt.Sprintf("node %s: %s", ra.Name, c.Message))
 		}
 	}

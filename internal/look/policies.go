@@ -85,7 +85,8 @@ func readPolicyObjects(ctx context.Context, c client.Reader, namespace string) (
 }
 
 // ErrNoPolicies reports that a cluster is neither a member nor a broker.
-var ErrNoPolicies = errors.New("this cluster is neither a member nor a broker, so it has no cable policies: join it (subctl join), deploy a broker (subctl deploy-broker), or choose another cluster with --context")
+var ErrNoPolicies = errors.New("this cluster is neither a member nor a broker, so it has no cable policies: join it " +
+	"(subctl join), deploy a broker (subctl deploy-broker), or choose another cluster with --context")
 
 // WithSettings returns a policy with the settings of the ConfigMaps that it names, or all
 // mistakes in it.

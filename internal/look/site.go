@@ -133,12 +133,14 @@ func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 		return err
 	}
 	s.Workloads = &workload.Snapshot{
-		Namespace: submarinerv1.OperatorNamespace, DaemonSets: s.DaemonSets, Deployments: s.Deployments, Pods: s.Pods, Nodes: s.Nodes,
+		Namespace: submarinerv1.OperatorNamespace, DaemonSets: s.DaemonSets, Deployments: s.Deployments, Pods: s.Pods,
+		Nodes: s.Nodes,
 	}
 	return s.Workloads.ReadReasons(ctx, r)
 }
 
-// ReadDeployment reads a Deployment in the namespace of the agents, and what explains its faults, as far as the user may.
+// ReadDeployment reads a Deployment in the namespace of the agents, and what explains its faults,
+// as far as the user may.
 func ReadDeployment(name string) Read {
 	return func(ctx context.Context, r client.Reader, s *Site) error {
 		if !s.Joined() || s.Workloads != nil {
@@ -154,7 +156,8 @@ func ReadDeployment(name string) Read {
 	}
 }
 
-// Faults returns why pods of workloads with the given names do not run, one line each. Pods that are just starting have faults, too.
+// Faults returns why pods of workloads with the given names do not run, one line each. Pods that
+// are just starting have faults, too.
 func (s Site) Faults(names ...string) []string {
 	if s.Workloads == nil {
 		return nil

@@ -104,7 +104,8 @@ func behind(sites []Site, keeper, other string, x catalog.CableChange) string {
 				continue
 			}
 			if want, known := d.CablesOf(keeper)[other]; known && !want.Then.Agrees(x.Then) {
-				return fmt.Sprintf("it has not noticed yet what %s decides: %s", catalog.MakerName(d.Keeper), CableText(want.Then))
+				return fmt.Sprintf("it has not noticed yet what %s decides: %s",
+					catalog.MakerName(d.Keeper), CableText(want.Then))
 			}
 		}
 	}
@@ -133,6 +134,7 @@ func Unchecked(sites []Site) string {
 	if len(known) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("not checked whether these clusters have noticed the latest changes, as no context was read for them, or you may not read their cable policies: %s",
+	return fmt.Sprintf("not checked whether these clusters have noticed the latest changes, as no context was read "+
+		"for them, or you may not read their cable policies: %s",
 		words.List(slices.Sorted(maps.Keys(known))))
 }

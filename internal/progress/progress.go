@@ -47,8 +47,8 @@ func (r *Reporter) Warn(format string, args ...any) { r.line("⚠", fmt.Sprintf(
 // Fail reports that a step failed. The command still returns the error.
 func (r *Reporter) Fail(format string, args ...any) { r.line("✗", fmt.Sprintf(format, args...)) }
 
-// line writes mark and text; further lines of text are indented to match the first. The text may quote API servers, webhooks and
-// kubelets.
+// line writes mark and text; further lines of text are indented to match the first. The text may
+// quote API servers, webhooks and kubelets.
 func (r *Reporter) line(mark, text string) {
 	if r.w == nil {
 		return

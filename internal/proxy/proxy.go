@@ -62,9 +62,11 @@ func Parse(text string) (*url.URL, error) {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || !slices.Contains(schemes, u.Scheme) || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Hostname() == "" || !slices.Contains(schemes, u.Scheme) || u.RawQuery != "" ||
+		strings.Trim(u.Path, "/") != "" {
 		// The text may contain a password, and so may the error of url.Parse.
-		return nil, errors.New("is not the URL of a proxy: use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT")
+		return nil, errors.New("is not the URL of a proxy: use http://HOST:PORT, https://HOST:PORT or " +
+			"socks5://HOST:PORT")
 	}
 	u.Path = ""
 	return u, nil

@@ -103,7 +103,8 @@ func (c *Catalog) CheckTaken(p *v1alpha1.CablePolicies, replace bool) error {
 		if maker == submarinerv1.BrokerID {
 			where = "there with --broker"
 		}
-		return fmt.Errorf("cable policy %s already exists, created by %s: change it %s, or choose another name", p.Name, MakerName(maker), where)
+		return fmt.Errorf("cable policy %s already exists, created by %s: change it %s, or choose another name",
+			p.Name, MakerName(maker), where)
 	}
 	return nil
 }

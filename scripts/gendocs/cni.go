@@ -31,7 +31,8 @@ func cni(file string) (string, error) {
 // signTable returns the table of signs in Markdown.
 func signTable(signs []networks.Sign) string {
 	var b strings.Builder
-	b.WriteString("| plugin or proxy | signs | traffic between clusters | what to configure | basis |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("| plugin or proxy | signs | traffic between clusters | what to configure | basis |\n" +
+		"| --- | --- | --- | --- | --- |\n")
 	for _, s := range signs {
 		var looked []string
 		for _, plugin := range s.Plugins {
@@ -45,7 +46,8 @@ func signTable(signs []networks.Sign) string {
 		if s.Warns() {
 			expect += " (*warning*): " + s.Why
 		}
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | *%s* |\n", s.Product, s.Section, cell(found+s.Clues()), cell(expect), cell(s.Help), s.Basis)
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | *%s* |\n", s.Product, s.Section, cell(found+s.Clues()),
+			cell(expect), cell(s.Help), s.Basis)
 	}
 	return b.String()
 }

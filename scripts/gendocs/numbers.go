@@ -82,11 +82,13 @@ are an owner's if they have its protocol, whatever their numbers; see [ADR 39](a
 `)
 	for _, o := range dataplane.Owners() {
 		if o.Main { // devices, chains and next hops it has none
-			fmt.Fprintf(&b, "| %s | | | %s | %d-%d, main | any | | %d |\n", o.Name, nftables(o), o.Tables.Min, o.Tables.Max, o.Protocol)
+			fmt.Fprintf(&b, "| %s | | | %s | %d-%d, main | any | | %d |\n", o.Name, nftables(o), o.Tables.Min,
+				o.Tables.Max, o.Protocol)
 			continue
 		}
 		fmt.Fprintf(&b, "| %s | `%s` | `%s*` | %s | %d-%d; before: %d-%d | %v | %s | %d |\n",
-			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, nftables(o), o.Tables.Min, o.Tables.Max, o.Former.Min, o.Former.Max,
+			o.Name, strings.Join(o.Devices, "`, `"), o.Chains, nftables(o),
+			o.Tables.Min, o.Tables.Max, o.Former.Min, o.Former.Max,
 			o.Priorities, hexadecimal(o.IDs), o.Protocol)
 	}
 	return b.String()

@@ -35,7 +35,9 @@ const (
 type Options struct {
 	Image    string // empty means the image of this version
 	Platform cluster.Platform
-	Replicas int32 // of the controller, of which one works and the others stand by, and of the webhooks, which all serve
+	// Of the controller, of which one works and the others stand by, and of the webhooks, which all
+	// serve.
+	Replicas int32
 }
 
 // Validate returns all mistakes.

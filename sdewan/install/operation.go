@@ -60,8 +60,8 @@ func (o *Operation) Apply(ctx context.Context, objects []client.Object) error {
 	return nil
 }
 
-// Await waits until what Apply has applied works. What keeps pods from running is printed as soon as it is seen twice; Await
-// returns early if it does not pass by itself.
+// Await waits until what Apply has applied works. What keeps pods from running is printed as soon
+// as it is seen twice; Await returns early if it does not pass by itself.
 func (o *Operation) Await(ctx context.Context) error {
 	o.Report.Step("waiting for the controller")
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("it was not ready within %s", o.Timeout))
@@ -87,7 +87,8 @@ func (o *Operation) Await(ctx context.Context) error {
 	}
 }
 
-// lastingPolls is the number of consecutive polls that find a fault that does not pass by itself, after which Await returns.
+// lastingPolls is the number of consecutive polls that find a fault that does not pass by itself,
+// after which Await returns.
 const lastingPolls = 20
 
 // notReady returns what is missing until rules can be written and are applied, or nil, and the faults of pods in it.

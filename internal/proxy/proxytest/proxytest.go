@@ -122,7 +122,8 @@ func (p *Proxy) connect(c net.Conn) error {
 		_, err := io.WriteString(c, "HTTP/1.1 405 Method Not Allowed\r\n\r\n")
 		return err
 	}
-	if want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.Password)); p.Password != "" && r.Header.Get("Proxy-Authorization") != want {
+	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.Password))
+	if p.Password != "" && r.Header.Get("Proxy-Authorization") != want {
 		_, err := io.WriteString(c, "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
 		return err
 	}
