@@ -125,7 +125,8 @@ func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, work
 	}
 	if len(denied) > 0 {
 		if slices.ContainsFunc(workloads, func(w replaced) bool { return w.live != nil }) {
-			j.Report.Warn("whether the cluster admits the new pods of the agents is not tried: this user may not %s", denied[0])
+			j.Report.Warn("whether the cluster admits the new pods of the agents is not tried: this user may not %s",
+				denied[0])
 		}
 		return nil
 	}
@@ -141,7 +142,8 @@ func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, work
 			text += ": " + remedy
 		}
 		if w.live != nil && ExchangeFits(err.Error()) {
-			j.Report.Warn("%s; each is created after the one that it replaces is deleted, for which there is room", text)
+			j.Report.Warn("%s; each is created after the one that it replaces is deleted, for which there is room",
+				text)
 			continue
 		}
 		errs = append(errs, errors.New(text))
@@ -166,16 +168,18 @@ func (j *Operation) asCreated(ctx context.Context, w replaced) *corev1.Pod {
 
 // joinRepairs reports whether a join removes the reason for which the API server would not create a pod.
 func joinRepairs(answer string, ns *corev1.Namespace) bool {
-	return strings.Contains(answer, "insufficient quota to match these scopes: [{PriorityClass") && !cluster.IsOurs(ns.Labels) ||
-		strings.Contains(answer, "violates PodSecurity") && ns.Labels["pod-security.kubernetes.io/enforce"] != "privileged" ||
+	return strings.Contains(answer, "insufficient quota to match these scopes: [{PriorityClass") &&
+		!cluster.IsOurs(ns.Labels) ||
+		strings.Contains(answer, "violates PodSecurity") &&
+			ns.Labels["pod-security.kubernetes.io/enforce"] != "privileged" ||
 		strings.Contains(answer, "security context constraint")
 }
 
 // exceeded matches the end of the answer about a quota: requested, used and permitted quantities.
 var exceeded = regexp.MustCompile(`exceeded quota: .*requested: (\S+), used: (\S+), limited: (\S+)$`)
 
-// ExchangeFits reports whether a pod that an exhausted quota rejects can be created once the pod that it replaces is deleted:
-// the quota permits what is used now, and a pod alone.
+// ExchangeFits reports whether a pod that an exhausted quota rejects can be created once the pod
+// that it replaces is deleted: the quota permits what is used now, and a pod alone.
 func ExchangeFits(answer string) bool {
 	m := exceeded.FindStringSubmatch(answer)
 	if m == nil {
