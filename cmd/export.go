@@ -15,6 +15,7 @@ import (
 
 	"subctl/internal/cli"
 	"subctl/internal/kube"
+	"subctl/internal/look"
 	"subctl/internal/printer"
 )
 
@@ -34,6 +35,7 @@ type serviceChange struct {
 	name, namespace string
 	dryRun          bool
 	format          *printer.Flag
+	clock           *look.Clock // of the API server
 }
 
 // addFlags gives c the flags and the argument of a command that changes whether a Service is exported. names lists
@@ -79,7 +81,8 @@ func (o *serviceChange) open(ctx context.Context) (client.Client, error) {
 	if err := o.choose(); err != nil {
 		return nil, err
 	}
-	return o.Client(ctx)
+	o.clock = &look.Clock{Local: o.Now}
+	return o.ClientWith(ctx, *o.Flags.Context, o.clock.Wrap)
 }
 
 func (o *serviceChange) key() client.ObjectKey {

@@ -14,6 +14,8 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/internal/cli"
 	"subctl/internal/kube"
@@ -154,4 +156,29 @@ func createExportable(t *testing.T, c client.Client) {
 	require.NoError(t, kube.Install(t.Context(), c, kube.FieldOwner, []client.Object{exports}, nil))
 	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	require.NoError(t, c.Create(t.Context(), web))
+}
+
+// export waits until the active gateways translate the address: one that is dead, or of an older version, is not waited for.
+func TestExportWaitsForGateways(t *testing.T) {
+	unsetWait(t)
+	w := exportedWorld()
+	is := ingressOf("web", submarinerv1.TargetClusterIPService, nil, "242.0.255.254")
+	old, dead := gateway("west", "gw-old", time.Second), gateway("west", "gw-dead", time.Minute)
+	dead.Status.Programmed = &submarinerv1.ProgrammedVersions{}
+	late := gateway("west", "gw-late", time.Second)
+	late.Status.Programmed = &submarinerv1.ProgrammedVersions{GlobalIngressIPs: "7"}
+	sub := w["west"][0].(*v1alpha1.Submariner)
+	sub.Spec.MultiActiveGatewayEnabled = true
+	w["west"] = append(w["west"], is, old, dead, late)
+	g, _, stderr := testGlobals(t, w, "west")
+	c, err := g.Client(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(is), is)) // its version is 999
+	require.Equal(t, cli.ExitTrouble, run(t.Context(), g, strings.Fields("export service web -n shop --timeout 1ms")))
+	require.Contains(t, stderr.String(), "the address is allocated, and not yet programmed by gateway gw-late")
+
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(late), late))
+	late.Status.Programmed.GlobalIngressIPs = is.ResourceVersion
+	require.NoError(t, c.Update(t.Context(), late))
+	require.Equal(t, cli.ExitDone, run(t.Context(), g, strings.Fields("export service web -n shop --timeout 2m")), stderr)
 }

@@ -26,7 +26,8 @@ last.
 
 The third table has the global addresses of the cluster, and whose they are: those at which other
 clusters reach Services and pods, and those that pods have as their source in other clusters.
-With -o wide, OBJECT is the object whose status has the address. STATE is "allocated"; "waiting" if
+With -o wide, OBJECT is the object whose status has the address. STATE is "programmed" if all active
+gateways translate the address; "allocated" if some do not yet, or if that is not known; "waiting" if
 the global network has no free address; "refused" if the object has a mistake, or is a
 GlobalEgressIP whose namespace has 100 older ones; and "pending" if the agent that allocates has
 not seen it yet.
@@ -69,7 +70,7 @@ func globalnetTable() look.Section {
 	return look.View[globalnetRow]{
 		Noun: globalnetNoun, Short: "Show global networks and addresses", Long: globalnetLong, Joined: true, OnBroker: true,
 		Reads: []look.Read{look.ReadMembers, look.ReadGlobalAddresses, readGatewaysOfMember, look.ReadDeployment(cluster.GlobalnetName)}, Rows: globalnetRows, None: "no cluster has a global network",
-		Tables: globalnetTables, Trouble: globalnetTrouble,
+		Tables: globalnetTables, Trouble: globalnetTrouble, Note: globalnetNotes,
 	}.Section()
 }
 
@@ -84,6 +85,9 @@ func globalnetRows(s look.Site) []globalnetRow {
 	}
 	if s.Joined() && s.Global != nil {
 		r.Addresses, r.Egress = globalAddresses(s.Global), egressRows(s)
+		for i := range r.Addresses {
+			r.Addresses[i].program(s)
+		}
 	}
 	if own := ownGlobal(s); own.IsValid() {
 		r.GlobalCIDR, r.Pool = own.String(), &poolUse{Addresses: globalnet.Capacity(own)}
@@ -165,7 +169,7 @@ func globalnetTables(w io.Writer, format printer.Format, r globalnetRow) error {
 			{Head: "ADDRESS", Cell: func(a globalAddress) string { return a.text() }},
 			{Head: "OWNER", Max: 70, Cell: func(a globalAddress) string { return a.Owner }},
 			{Head: "OBJECT", Wide: true, Cell: func(a globalAddress) string { return a.object() }},
-			{Head: "STATE", Cell: func(a globalAddress) string { return a.State }},
+			{Head: "STATE", Cell: globalAddress.stateText},
 		}); err != nil {
 			return err
 		}
@@ -182,6 +186,28 @@ const (
 	listedWaiting = 5                // objects of each state
 	allocateTime  = 15 * time.Second // an object may be pending for so long
 )
+
+// globalnetNotes returns the GlobalEgressIPs whose addresses pods do not have everywhere. That is so by default with several active gateways, and no trouble.
+func globalnetNotes(s look.Site) string {
+	if !s.Joined() || s.Global == nil {
+		return ""
+	}
+	var notes []string
+	more := 0
+	for _, a := range globalAddresses(s.Global) {
+		switch {
+		case a.Unused == "":
+		case len(notes) == listedWaiting:
+			more++
+		default:
+			notes = append(notes, a.object()+": "+a.Unused)
+		}
+	}
+	if more > 0 {
+		notes = append(notes, words.Count(more, "more GlobalEgressIP")+": see -o json")
+	}
+	return strings.Join(notes, "\n")
+}
 
 // globalnetTrouble returns that the pool is exhausted, the objects that have no addresses and should, and the addresses that have few ports left.
 func globalnetTrouble(s look.Site, rows []globalnetRow) []string {

@@ -14,6 +14,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 	"subctl/internal/look"
+	"subctl/internal/words"
 )
 
 // globalAddress is the global addresses of an object, and whose they are; its JSON is a promise.
@@ -31,8 +32,15 @@ type globalAddress struct {
 	Name      string `json:"name"`
 	State     string `json:"state"`
 	Message   string `json:"message"` // of the condition Allocated
+	// Programmed reports whether all active gateways translate the addresses; null: unknown, or there are no addresses. Unprogrammed
+	// are the gateways that do not.
+	Programmed   *bool    `json:"programmed"`
+	Unprogrammed []string `json:"unprogrammed"`
+	// Unused describes why pods do not always have the addresses of a GlobalEgressIP as their source; empty if they do.
+	Unused string `json:"unused"`
 
-	since time.Time // the object was created
+	since   time.Time // the object was created
+	version string    // its resource version
 }
 
 // The states of objects that request addresses.
@@ -42,6 +50,39 @@ const (
 	stateRefused   = "refused" // it has a mistake
 	statePending   = "pending" // the agent has not seen it
 )
+
+// unusedReasons are the reasons of the condition Selects that are no business of those who choose the pods.
+var unusedReasons = []string{submarinerv1.ReasonFewAddresses, submarinerv1.ReasonNoRoom, submarinerv1.ReasonOthersFirst}
+
+// program fills in which gateways translate the addresses.
+func (a *globalAddress) program(s look.Site) {
+	if len(a.Addresses) == 0 {
+		return
+	}
+	missing, known := s.Unprogrammed(a.version, func(v submarinerv1.ProgrammedVersions) string {
+		switch a.Kind {
+		case "ClusterGlobalEgressIP":
+			return v.ClusterGlobalEgressIPs
+		case "GlobalEgressIP":
+			return v.GlobalEgressIPs
+		}
+		return v.GlobalIngressIPs
+	})
+	if known {
+		a.Programmed, a.Unprogrammed = new(len(missing) == 0), append(a.Unprogrammed, missing...)
+	}
+}
+
+// stateText returns the state for a table.
+func (a globalAddress) stateText() string {
+	switch {
+	case a.State != stateAllocated || a.Programmed == nil:
+		return a.State
+	case *a.Programmed:
+		return "programmed"
+	}
+	return "allocated, not programmed by " + words.List(a.Unprogrammed)
+}
 
 // text returns the addresses for a table.
 func (a globalAddress) text() string {
@@ -81,6 +122,9 @@ func globalAddresses(all *look.GlobalAddresses) []globalAddress {
 		o := &all.Egress[i]
 		a := newGlobalAddress("GlobalEgressIP", o, o.Status.AllocatedIPs, o.Status.Conditions)
 		a.Owner, a.OwnerKind, a.OwnerName = "pods of namespace "+o.Namespace, "Namespace", o.Namespace
+		if c := meta.FindStatusCondition(o.Status.Conditions, submarinerv1.ConditionSelects); c != nil && c.Status == metav1.ConditionFalse && slices.Contains(unusedReasons, c.Reason) {
+			a.Unused = c.Message
+		}
 		if o.Spec.PodSelector != nil {
 			a.Owner = fmt.Sprintf("pods %s of namespace %s", metav1.FormatLabelSelector(o.Spec.PodSelector), o.Namespace)
 		}
@@ -123,7 +167,8 @@ func ingressAddress(o *submarinerv1.GlobalIngressIP) globalAddress {
 
 // newGlobalAddress returns the addresses of an object, and the state that its conditions tell.
 func newGlobalAddress(kind string, o client.Object, held []string, conditions []metav1.Condition) globalAddress {
-	a := globalAddress{Addresses: append([]string{}, held...), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), State: stateRefused, since: o.GetCreationTimestamp().Time}
+	a := globalAddress{Addresses: append([]string{}, held...), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), State: stateRefused, Unprogrammed: []string{},
+		since: o.GetCreationTimestamp().Time, version: o.GetResourceVersion()}
 	c := meta.FindStatusCondition(conditions, submarinerv1.ConditionAllocated)
 	switch {
 	case c == nil:

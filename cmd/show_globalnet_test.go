@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/cli"
 )
 
@@ -120,22 +122,38 @@ func globalWorlds() map[string]world {
 	without := submariner("west")
 	without.Spec.GlobalCIDR = ""
 	east := globalMember("east", "242.2.0.0/16", "west", "242.1.0.0/28", gateway("east", "gw-e", time.Second), ingressOf("db", submarinerv1.TargetClusterIPService, good, "242.2.0.9"))
+	done, late := gateway("west", "gw-1", time.Second), gateway("west", "gw-2", time.Second)
+	done.Status.Programmed = &submarinerv1.ProgrammedVersions{ClusterGlobalEgressIPs: "2000", GlobalEgressIPs: "2000", GlobalIngressIPs: "2000"}
+	late.Status.Programmed = &submarinerv1.ProgrammedVersions{ClusterGlobalEgressIPs: "2000", GlobalEgressIPs: "2000", GlobalIngressIPs: "1"}
+	programmed := all(done, late)
+	for _, o := range programmed {
+		switch o := o.(type) {
+		case *v1alpha1.Submariner:
+			o.Spec.MultiActiveGatewayEnabled = true
+		case *submarinerv1.GlobalEgressIP:
+			if o.Name == "payments" { // the default of one address, beside two gateways
+				o.Status.Conditions = append(slices.Clone(o.Status.Conditions), metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse,
+					Reason: submarinerv1.ReasonFewAddresses, Message: "it has 1 of the 2 addresses that its gateways need to use one each"})
+			}
+		}
+	}
 	return map[string]world{
-		"well":    {"west": all(calm)},
-		"busy":    {"west": all(busy, dead)},
-		"twice":   {"west": all(twice, twin)},
-		"sick":    {"west": sick},
-		"young":   {"west": globalMember("west", "242.1.0.0/28", "east", "", young)},
-		"without": {"west": {without}},
-		"two":     {"west": all(calm), "east": east},
-		"empty":   {"west": nil},
+		"programmed": {"west": programmed},
+		"well":       {"west": all(calm)},
+		"busy":       {"west": all(busy, dead)},
+		"twice":      {"west": all(twice, twin)},
+		"sick":       {"west": sick},
+		"young":      {"west": globalMember("west", "242.1.0.0/28", "east", "", young)},
+		"without":    {"west": {without}},
+		"two":        {"west": all(calm), "east": east},
+		"empty":      {"west": nil},
 	}
 }
 
 // Addresses of all kinds of owners, what is wrong with them, and whose an address is, from one cluster or from two.
 func TestShowGlobalnet(t *testing.T) {
 	for _, line := range []string{
-		"well show globalnet", "well show globalnet -o wide", "well show globalnet -o json", "busy show globalnet", "twice show globalnet", "sick show globalnet", "young show globalnet",
+		"programmed show globalnet", "programmed show globalnet -o json", "well show globalnet", "well show globalnet -o wide", "well show globalnet -o json", "busy show globalnet", "twice show globalnet", "sick show globalnet", "young show globalnet",
 		"without show globalnet", "without show globalnet -o json", "empty show globalnet", "two show globalnet",
 		"two show globalnet --who 242.1.0.10", "two show globalnet --who 242.1.0.9", "two show globalnet --who 242.1.0.2 -o json", "two show globalnet --who 242.1.0.13", "two show globalnet --who 242.2.0.9 -o wide",
 		"two show globalnet --who 242.2.0.9 --context west", "two show globalnet --who 242.2.0.1 --context west -o wide", "two show globalnet --who 242.2.7.7", "two show globalnet --who 242.7.0.1",

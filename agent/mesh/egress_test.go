@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -95,4 +96,33 @@ func TestAnnouncedTwice(t *testing.T) {
 		require.True(t, Wrong(*c))
 		require.Equal(t, test.want, c.Message, name)
 	}
+}
+
+// A gateway reports which objects with global addresses its kernel holds; while it does not hold the plan, those of before. One that is not active
+// translates nothing.
+func TestProgrammed(t *testing.T) {
+	s := withoutEndpoints(t)
+	is := func(name, version string) *submarinerv1.GlobalIngressIP {
+		return &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}}
+	}
+	s = s.with(is("db", "1007")).with(is("web", "999"))
+	s.Standing = Standing{Active: true}
+	gw, _ := reported(t, s)
+	require.Nil(t, gw.Status.Programmed, "there is no global network")
+
+	s.submariner().Spec.GlobalCIDR = "242.9.0.0/16"
+	gw, _ = reported(t, s)
+	require.Equal(t, &submarinerv1.ProgrammedVersions{GlobalIngressIPs: "1007"}, gw.Status.Programmed)
+
+	p, err := planGateway(s)
+	require.NoError(t, err)
+	o := p.Outcome(s.Now, nil, errors.New("nftables is missing"))
+	require.Nil(t, p.programmed(o, nil))
+	before := gw.DeepCopy()
+	before.Status.Programmed.GlobalIngressIPs = "500"
+	require.Equal(t, before.Status.Programmed, p.programmed(o, before))
+
+	s.Standing = Standing{}
+	gw, _ = reported(t, s)
+	require.Nil(t, gw.Status.Programmed)
 }

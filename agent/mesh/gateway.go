@@ -222,6 +222,7 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 		if m.Offer.Translates.Health.IsValid() {
 			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Offer.Translates.Health.String())
 		}
+		g.Status.Programmed = p.programmed(o, old)
 		m.Offer.reportShare(s, g)
 	} else {
 		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)
