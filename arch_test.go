@@ -24,21 +24,33 @@ import (
 // belongs to the part above it: the groups and versions to "api".
 // TestArchitecture fails for an edge that no source needs.
 var may = map[string]string{
-	".":                       "cmd",
-	"cmd":                     "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog sdewan sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view sdewan/webhook",
-	"agent":                   "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube internal/proxy internal/wake internal/words policy",
-	"agent/parts":             "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery cluster cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy internal/wake",
-	"agent/mesh":              "api cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane globalnet internal/version internal/words policy",
-	"agent/discovery":         "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
-	"cluster":                 "api api/crds broker broker/exchange broker/trust cable/keys cluster/gatewaynodes dataplane internal/kube internal/version",
-	"cluster/clustertest":     "api cluster internal/kube",
-	"cluster/workload":        "cluster internal/kube",
-	"cluster/join":            "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube internal/look internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog",
-	"cluster/gatewaynodes":    "api broker/trust internal/words",
-	"cluster/networks":        "api cable internal/kube internal/words",
-	"cluster/rotate":          "api cable/keys cluster internal/kube internal/progress internal/wake",
-	"cluster/uninstall":       "api api/crds broker broker/exchange cluster cluster/workload internal/kube internal/progress internal/proxy internal/wake internal/words",
-	"broker":                  "api api/crds broker/exchange broker/trust globalnet internal/kube internal/proxy internal/secret internal/wake internal/words",
+	".": "cmd",
+	"cmd": "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers " +
+		"cluster cluster/join cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet " +
+		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer " +
+		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog sdewan " +
+		"sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view sdewan/webhook",
+	"agent": "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm " +
+		"internal/kube internal/proxy internal/wake internal/words policy",
+	"agent/parts": "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery " +
+		"cluster cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy internal/wake",
+	"agent/mesh": "api cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane " +
+		"globalnet internal/version internal/words policy",
+	"agent/discovery": "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
+	"cluster": "api api/crds broker broker/exchange broker/trust cable/keys cluster/gatewaynodes " +
+		"dataplane internal/kube internal/version",
+	"cluster/clustertest": "api cluster internal/kube",
+	"cluster/workload":    "cluster internal/kube",
+	"cluster/join": "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster " +
+		"cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube internal/look " +
+		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog",
+	"cluster/gatewaynodes": "api broker/trust internal/words",
+	"cluster/networks":     "api cable internal/kube internal/words",
+	"cluster/rotate":       "api cable/keys cluster internal/kube internal/progress internal/wake",
+	"cluster/uninstall": "api api/crds broker broker/exchange cluster cluster/workload internal/kube " +
+		"internal/progress internal/proxy internal/wake internal/words",
+	"broker": "api api/crds broker/exchange broker/trust globalnet internal/kube internal/proxy " +
+		"internal/secret internal/wake internal/words",
 	"policy":                  "api cable cable/drivers internal/words",
 	"policy/catalog":          "api cable cable/drivers cable/keys cable/natdiscovery internal/words policy",
 	"globalnet":               "api dataplane",
@@ -58,7 +70,8 @@ var may = map[string]string{
 	"api":                     "",
 	"api/crds":                "",
 	"sdewan":                  "api sdewan/rest",
-	"sdewan/install":          "api api/crds cluster cluster/workload dataplane internal/kube internal/progress internal/version internal/wake internal/words sdewan sdewan/controller sdewan/view sdewan/webhook",
+	"sdewan/install": "api api/crds cluster cluster/workload dataplane internal/kube internal/progress " +
+		"internal/version internal/wake internal/words sdewan sdewan/controller sdewan/view sdewan/webhook",
 	"sdewan/manager":          "internal/kube sdewan sdewan/controller sdewan/install sdewan/webhook",
 	"sdewan/view":             "api dataplane internal/kube sdewan sdewan/cnf sdewan/rest",
 	"sdewan/rest":             "",
@@ -71,21 +84,25 @@ var may = map[string]string{
 	"sdewan/cnf/agent":        "dataplane internal/wake sdewan sdewan/cnf sdewan/rest",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
-	"internal/connect":        "broker cluster internal/cli internal/kube internal/look internal/progress internal/proxy",
-	"internal/guard":          "cluster internal/cli internal/look internal/progress internal/wake internal/words policy/catalog",
-	"internal/drain":          "api cluster dataplane internal/cli internal/kube internal/look internal/printer internal/progress internal/wake internal/words",
-	"internal/kube":           "api internal/wake",
-	"internal/look":           "agent/mesh api broker broker/exchange cable cluster/networks cluster/workload internal/kube internal/printer internal/progress internal/words policy policy/catalog",
-	"internal/printer":        "",
-	"internal/proxy":          "",
-	"internal/progress":       "internal/printer",
-	"internal/words":          "",
-	"internal/secret":         "",
-	"internal/version":        "",
-	"internal/wake":           "",
-	"internal/measure":        "internal/nstest",
-	"internal/nstest":         "",
-	"internal/kubetest":       "internal/kube api/crds",
+	"internal/connect": "broker cluster internal/cli internal/kube internal/look internal/progress " +
+		"internal/proxy",
+	"internal/guard": "cluster internal/cli internal/look internal/progress internal/wake internal/words " +
+		"policy/catalog",
+	"internal/drain": "api cluster dataplane internal/cli internal/kube internal/look internal/printer " +
+		"internal/progress internal/wake internal/words",
+	"internal/kube": "api internal/wake",
+	"internal/look": "agent/mesh api broker broker/exchange cable cluster/networks cluster/workload " +
+		"internal/kube internal/printer internal/progress internal/words policy policy/catalog",
+	"internal/printer":  "",
+	"internal/proxy":    "",
+	"internal/progress": "internal/printer",
+	"internal/words":    "",
+	"internal/secret":   "",
+	"internal/version":  "",
+	"internal/wake":     "",
+	"internal/measure":  "internal/nstest",
+	"internal/nstest":   "",
+	"internal/kubetest": "internal/kube api/crds",
 
 	// The parts of dataplane/kernel, which nothing else may import.
 	"dataplane/kernel/netlink":    "",
@@ -125,7 +142,11 @@ var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/
 // pure are the parts whose functions depend on their arguments alone, and impure is what
 // they may not use.
 var (
-	pure   = []string{"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/ipsec", "cable/keys", "cable/natdiscovery", "cable/vxlan", "cable/wireguard", "cluster/gatewaynodes", "dataplane", "globalnet", "policy", "policy/catalog", "sdewan", "sdewan/rest", "sdewan/cnf"}
+	pure = []string{
+		"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/ipsec", "cable/keys", "cable/natdiscovery",
+		"cable/vxlan", "cable/wireguard", "cluster/gatewaynodes", "dataplane", "globalnet", "policy", "policy/catalog",
+		"sdewan", "sdewan/rest", "sdewan/cnf",
+	}
 	impure = []string{
 		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",
 		"net.Dial", "net.Listen", "time.After", "time.NewTicker", "time.NewTimer", "time.Now", "time.Since", "time.Sleep", "time.Tick",

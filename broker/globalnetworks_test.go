@@ -48,8 +48,8 @@ func (d *deployed) networks(t *testing.T) globalnet.Record {
 	return record
 }
 
-// A dozen clusters that join at the same time, with networks of different sizes, get a dozen networks that have no address in common. Each
-// gets the same again.
+// A dozen clusters that join at the same time, with networks of different sizes, get a dozen
+// networks that have no address in common. Each gets the same again.
 func TestConcurrentJoinsGetDifferentNetworks(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 1024)
 	joiner, _ := d.Joiner(t)

@@ -129,8 +129,9 @@ func TestPreflightRefusesANamespaceInUse(t *testing.T) {
 	require.NoError(t, broker.Preflight(t.Context(), c, objects))
 	for want, obj := range foreign(ns) {
 		require.NoError(t, c.Create(t.Context(), obj))
-		require.EqualError(t, broker.Preflight(t.Context(), c, objects), "namespace "+ns+" is in use: it has "+want+
-			"; a broker needs a namespace of its own: choose another one with --namespace, or delete the namespace: it is created with the broker")
+		require.EqualError(t, broker.Preflight(t.Context(), c, objects), "namespace "+ns+" is in use: it has "+
+			want+"; a broker needs a namespace of its own: choose another one with --namespace, or delete the "+
+			"namespace: it is created with the broker")
 		require.NoError(t, c.Delete(t.Context(), obj))
 	}
 }
@@ -158,8 +159,8 @@ func TestPreflightOfABrokerWithObjectsOfOthers(t *testing.T) {
 			require.NoError(t, broker.Preflight(t.Context(), d.Admin, objects))
 			others, err := broker.Others(t.Context(), d.Admin, objects)
 			require.NoError(t, err)
-			require.Equal(t, []string{"namespace " + ns + " also contains objects of others, which stay as they are: " + want +
-				"; clusters have rights in this namespace: keep nothing else in it"}, others)
+			require.Equal(t, []string{"namespace " + ns + " also contains objects of others, which stay as they are: " +
+				want + "; clusters have rights in this namespace: keep nothing else in it"}, others)
 			require.NoError(t, d.Admin.Delete(t.Context(), obj))
 		}
 	}
@@ -175,7 +176,8 @@ func TestPreflightOfABrokerWithObjectsOfOthers(t *testing.T) {
 func rendered(t *testing.T, ns string, sets ...string) []client.Object {
 	t.Helper()
 	objects, err := broker.Render(broker.Options{
-		Namespace: ns, Sets: sets, Components: []string{broker.Connectivity}, CableDriver: "vxlan", DefaultPolicy: "vxlan",
+		Namespace: ns, Sets: sets, Components: []string{broker.Connectivity}, CableDriver: "vxlan",
+		DefaultPolicy: "vxlan",
 	})
 	require.NoError(t, err)
 	return objects
@@ -196,7 +198,9 @@ func everywhere(ns string) []client.Object {
 	in := func(name string, labels, annotations map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels, Annotations: annotations}
 	}
-	kyverno := map[string]string{"app.kubernetes.io/managed-by": "kyverno", "generate.kyverno.io/policy-name": "sync-secrets"}
+	kyverno := map[string]string{
+		"app.kubernetes.io/managed-by": "kyverno", "generate.kyverno.io/policy-name": "sync-secrets",
+	}
 	reflected := map[string]string{"reflector.v1.k8s.emberstack.com/reflects": "ops/ca"}
 	pull := map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}
 	one := corev1.ResourceList{"limits.cpu": resource.MustParse("100")}

@@ -185,7 +185,8 @@ func TestRESTConfigThroughProxies(t *testing.T) {
 	locked := proxytest.HTTP(t, address)
 	locked.Password = "me:let-me-in"
 	for kind, p := range map[string]*proxytest.Proxy{
-		"HTTP": proxytest.HTTP(t, address), "HTTPS": secure, "SOCKS5": proxytest.SOCKS5(t, address), "HTTP with a password": locked,
+		"HTTP": proxytest.HTTP(t, address), "HTTPS": secure, "SOCKS5": proxytest.SOCKS5(t, address),
+		"HTTP with a password": locked,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Setenv("HTTPS_PROXY", strings.Replace(p.URL, "://", "://"+p.Password+"@", 1))
@@ -210,7 +211,8 @@ func TestRESTConfigThroughProxies(t *testing.T) {
 				f.CA = broker.JoinCAs(f.CA, certificate)
 			}
 			_, err = get(t, f.RESTConfig(false))
-			require.ErrorContains(t, err, "through the proxy "+p.URL+" (from HTTPS_PROXY): tls: failed to verify certificate: x509: ")
+			require.ErrorContains(t, err,
+				"through the proxy "+p.URL+" (from HTTPS_PROXY): tls: failed to verify certificate: x509: ")
 			require.NotContains(t, err.Error(), "let-me-in")
 
 			t.Log("without a check, any will do")
@@ -256,7 +258,8 @@ func TestRESTConfigProxyUser(t *testing.T) {
 	}
 	write("token", "open-sesame")
 	write("ca.crt", string(ca))
-	c, err := broker.RESTConfig(dir, broker.Access{Server: "example.com:6443", Proxy: proxy.Settings{URL: p.URL, Source: "x"}}, "")
+	c, err := broker.RESTConfig(dir,
+		broker.Access{Server: "example.com:6443", Proxy: proxy.Settings{URL: p.URL, Source: "x"}}, "")
 	require.NoError(t, err)
 	_, err = get(t, c)
 	require.ErrorContains(t, err, "through the proxy "+p.URL+" (from x): Proxy Authentication Required")
@@ -278,7 +281,9 @@ func TestRESTConfigServerNameAndPath(t *testing.T) {
 	address, ca := tlsServer(t)
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	f := &broker.JoinFile{BrokerURL: "https://localhost:" + port + "/k8s/clusters/c-abc/", CA: ca, Token: broker.Secret("t")}
+	f := &broker.JoinFile{
+		BrokerURL: "https://localhost:" + port + "/k8s/clusters/c-abc/", CA: ca, Token: broker.Secret("t"),
+	}
 	_, err = get(t, f.RESTConfig(false))
 	require.ErrorContains(t, err, "certificate is valid for example.com, *.example.com, not localhost")
 	f.TLSServerName = "example.com"

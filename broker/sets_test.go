@@ -82,7 +82,9 @@ func TestAddWaitsForTheBroker(t *testing.T) {
 		began := time.Now()
 		_, err := broker.ChangeSets(t.Context(), fakeClient(t, sa, earlier), "base", []string{"default", "a"}, broker.SetChange{Cluster: "east", Add: []string{"a"}},
 			broker.Reservation{}, brokertest.Administrator(), time.Now())
-		require.EqualError(t, err, "adding cluster east to clusterset a: waiting for the broker to remove cluster-east-submariner-k8s-broker-cluster, left by an earlier member: the broker's controllers did nothing for 1m0s")
+		require.EqualError(t, err, "adding cluster east to clusterset a: waiting for the broker to remove "+
+			"cluster-east-submariner-k8s-broker-cluster, left by an earlier member: the broker's controllers did "+
+			"nothing for 1m0s")
 		require.Less(t, time.Since(began), 2*time.Minute)
 	})
 }

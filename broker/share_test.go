@@ -68,7 +68,9 @@ func TestHostileHoarder(t *testing.T) {
 	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
 	hoarder, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
 	east := hoarder.(interface{ Unwrap() client.Client }).Unwrap()
-	counted := map[string]int{"endpoints.submariner.io": 4, "clusters.submariner.io": 1, "cablepolicies.submariner.io": 8}
+	counted := map[string]int{
+		"endpoints.submariner.io": 4, "clusters.submariner.io": 1, "cablepolicies.submariner.io": 8,
+	}
 	used := func() map[string]int64 {
 		q := &corev1.ResourceQuota{}
 		require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "submariner-k8s-broker"}, q))

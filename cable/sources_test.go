@@ -31,10 +31,14 @@ func TestSourcesOfServices(t *testing.T) {
 		want bool
 		here netip.Prefix
 	}{
-		"two gateways":                  {in: Intra{Self: a, Gateways: []Node{a, b}, Workers: []Node{w}, Local: plain}, want: true},
-		"without workers":               {in: Intra{Self: a, Gateways: []Node{a, b}, Local: plain}, want: true},
-		"the other one is draining":     {in: Intra{Self: a, Gateways: []Node{a, draining}, Workers: []Node{w}, Local: plain}, want: true},
-		"the other one is a standby":    {in: Intra{Self: a, Gateways: []Node{a, standby}, Workers: []Node{w}, Local: plain}, want: true},
+		"two gateways":    {in: Intra{Self: a, Gateways: []Node{a, b}, Workers: []Node{w}, Local: plain}, want: true},
+		"without workers": {in: Intra{Self: a, Gateways: []Node{a, b}, Local: plain}, want: true},
+		"the other one is draining": {
+			in: Intra{Self: a, Gateways: []Node{a, draining}, Workers: []Node{w}, Local: plain}, want: true,
+		},
+		"the other one is a standby": {
+			in: Intra{Self: a, Gateways: []Node{a, standby}, Workers: []Node{w}, Local: plain}, want: true,
+		},
 		"one gateway":                   {in: Intra{Self: a, Gateways: []Node{a}, Workers: []Node{w}, Local: plain}},
 		"a worker":                      {in: Intra{Self: w, Gateways: []Node{a, b}, Local: plain}},
 		"global networks":               {in: Intra{Self: a, Gateways: []Node{a, b}, Workers: []Node{w}, Local: global}, want: true},

@@ -375,21 +375,25 @@ func TestHostileApply(t *testing.T) {
 	require.ErrorContains(t, agent.Patch(t.Context(), event.DeepCopy(), count), "may not report about RouteAgent/n2")
 }
 
-// Clusterset membership is in the grant, and Cluster.spec.cluster_sets only shows it: whoever edits the field is told so.
+// Clusterset membership is in the grant, and Cluster.spec.cluster_sets only shows it: whoever edits
+// the field is told so.
 func TestNobodyEditsClusterSets(t *testing.T) {
 	server := kubetest.Shared(t)
 	admin := joined(t, server)
 	gateway := agentOf(t, server, cluster.GatewayName, "n1")
 	own := &submarinerv1.Cluster{ObjectMeta: clustertest.In("west"), Spec: submarinerv1.ClusterSpec{
-		ClusterID: "west", ClusterCIDR: []string{}, ServiceCIDR: []string{}, GlobalCIDR: []string{}, ClusterSets: []string{"default"},
+		ClusterID: "west", ClusterCIDR: []string{}, ServiceCIDR: []string{}, GlobalCIDR: []string{},
+		ClusterSets: []string{"default"},
 	}}
 	require.NoError(t, gateway.Create(t.Context(), own))
 	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), own) })
 	patch := func(c client.Client, text string) error {
-		return c.Patch(t.Context(), own.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+		return c.Patch(t.Context(), own.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)),
+			client.DryRunAll)
 	}
 	const remedy = "subctl clusterset add or subctl clusterset remove"
-	require.Eventually(t, func() bool { return patch(admin, `{"spec":{"cluster_sets":["prod"]}}`) != nil }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return patch(admin, `{"spec":{"cluster_sets":["prod"]}}`) != nil },
+		30*time.Second, 50*time.Millisecond)
 	require.ErrorContains(t, patch(admin, `{"spec":{"cluster_sets":["default","prod"]}}`), remedy)
 	require.ErrorContains(t, patch(admin, `{"spec":{"cluster_sets":null}}`), remedy)
 	require.NoError(t, patch(admin, `{"metadata":{"labels":{"site":"edge"}}}`), "labels are free")

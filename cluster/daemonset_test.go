@@ -58,7 +58,8 @@ func TestSettingsRestartNoPod(t *testing.T) {
 	}
 }
 
-// The ConfigMap with the settings of the cable drivers is mounted where the user wants it, in the pods of gateways only.
+// The ConfigMap with the settings of the cable drivers is mounted where the user wants it, in the
+// pods of gateways only.
 func TestCableDriverConfigIsMounted(t *testing.T) {
 	mounted := func(sub *v1alpha1.Submariner) map[string]string {
 		out := map[string]string{}

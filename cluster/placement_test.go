@@ -34,7 +34,8 @@ func pods(t *testing.T, p cluster.Platform) map[string]corev1.PodTemplateSpec {
 	return out
 }
 
-// selects reports whether the affinity of a pod lets it run on a node, as the scheduler and the DaemonSet controller decide it.
+// selects reports whether the affinity of a pod lets it run on a node, as the scheduler and the
+// DaemonSet controller decide it.
 func selects(t *testing.T, pod corev1.PodSpec, n corev1.Node) bool {
 	t.Helper()
 	operators := map[corev1.NodeSelectorOperator]selection.Operator{
@@ -63,11 +64,20 @@ func TestNoPodOnUnsuitedNodes(t *testing.T) {
 		"Linux in an EC2 node group":  {map[string]string{"eks.amazonaws.com/compute-type": "ec2"}, ""},
 		"a type of the administrator": {map[string]string{"type": "gpu"}, ""},
 		"Windows":                     {map[string]string{corev1.LabelOSStable: "windows"}, "runs windows"},
-		"virtual-kubelet":             {map[string]string{"type": "virtual-kubelet"}, "is virtual: type=virtual-kubelet"},
-		"kwok":                        {map[string]string{"type": "kwok"}, "is virtual: type=kwok"},
-		"Fargate":                     {map[string]string{"eks.amazonaws.com/compute-type": "fargate"}, "is virtual: eks.amazonaws.com/compute-type=fargate"},
-		"Liqo":                        {map[string]string{"liqo.io/type": "virtual-node"}, "is virtual: liqo.io/type=virtual-node"},
-		"AKS on container instances":  {map[string]string{"virtualization": "virtualnode2"}, "is virtual: virtualization=virtualnode2"},
+		"virtual-kubelet": {
+			map[string]string{"type": "virtual-kubelet"}, "is virtual: type=virtual-kubelet",
+		},
+		"kwok": {map[string]string{"type": "kwok"}, "is virtual: type=kwok"},
+		"Fargate": {
+			map[string]string{"eks.amazonaws.com/compute-type": "fargate"},
+			"is virtual: eks.amazonaws.com/compute-type=fargate",
+		},
+		"Liqo": {
+			map[string]string{"liqo.io/type": "virtual-node"}, "is virtual: liqo.io/type=virtual-node",
+		},
+		"AKS on container instances": {
+			map[string]string{"virtualization": "virtualnode2"}, "is virtual: virtualization=virtualnode2",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := clustertest.Node("n1", "10.0.0.1")
@@ -83,11 +93,15 @@ func TestNoPodOnUnsuitedNodes(t *testing.T) {
 	bare := corev1.Node{}
 	require.Equal(t, "has no label kubernetes.io/os", cluster.NoPods(bare))
 	tainted := clustertest.Node("n1", "10.0.0.1")
-	tainted.Spec.Taints = []corev1.Taint{{Key: "virtual-kubelet.io/provider", Value: "azure", Effect: corev1.TaintEffectNoSchedule}}
-	require.Equal(t, "is virtual: taint virtual-kubelet.io/provider", cluster.NoPods(tainted), "no label says so, but it is not waited for")
+	tainted.Spec.Taints = []corev1.Taint{
+		{Key: "virtual-kubelet.io/provider", Value: "azure", Effect: corev1.TaintEffectNoSchedule},
+	}
+	require.Equal(t, "is virtual: taint virtual-kubelet.io/provider", cluster.NoPods(tainted),
+		"no label says so, but it is not waited for")
 }
 
-// Every workload runs in a cluster whose nodes all have taints. Pods of Deployments leave a node that fails within seconds.
+// Every workload runs in a cluster whose nodes all have taints. Pods of Deployments leave a node
+// that fails within seconds.
 func TestTaintsKeepNoWorkloadFromRunning(t *testing.T) {
 	taints := []corev1.Taint{
 		{Key: "dedicated", Value: "net", Effect: corev1.TaintEffectNoSchedule},
@@ -101,17 +115,20 @@ func TestTaintsKeepNoWorkloadFromRunning(t *testing.T) {
 			continue
 		}
 		for i, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-			require.Equal(t, key, pod.Spec.Tolerations[i].Key, "before the general tolerations: the first one that matches counts")
+			require.Equal(t, key, pod.Spec.Tolerations[i].Key,
+				"before the general tolerations: the first one that matches counts")
 			require.LessOrEqual(t, *pod.Spec.Tolerations[i].TolerationSeconds, int64(30))
 		}
 	}
-	taint, ok := cluster.Tolerated(taints, []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "net"}})
+	taint, ok := cluster.Tolerated(taints, []corev1.Toleration{
+		{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "net"},
+	})
 	require.False(t, ok)
 	require.Equal(t, "node-role.kubernetes.io/control-plane", taint.Key)
 }
 
-// A node that is not Ready stops no rollout: neither that of the route agents, with one of two nodes, nor that of the gateways,
-// whose healthy ones are replaced one at a time nevertheless.
+// A node that is not Ready stops no rollout: neither that of the route agents, with one of two
+// nodes, nor that of the gateways, whose healthy ones are replaced one at a time nevertheless.
 func TestBrokenNodesStopNoRollout(t *testing.T) {
 	for _, broken := range []int{0, 1} {
 		objs, err := cluster.Platform{BrokenGateways: broken}.Render(clustertest.Submariner())
@@ -131,7 +148,8 @@ func TestBrokenNodesStopNoRollout(t *testing.T) {
 	}
 }
 
-// On OpenShift, the pods of each account are admitted by SecurityContextConstraints; elsewhere nobody gets a right to them.
+// On OpenShift, the pods of each account are admitted by SecurityContextConstraints; elsewhere
+// nobody gets a right to them.
 func TestSecurityContextConstraints(t *testing.T) {
 	for _, has := range []bool{false, true} {
 		objs, err := cluster.Platform{SCC: has}.Everything()
@@ -152,7 +170,8 @@ func TestSecurityContextConstraints(t *testing.T) {
 		want := map[string][]string{}
 		if has {
 			want = map[string][]string{
-				cluster.GatewayName: {"privileged"}, cluster.RouteAgentName: {"privileged"}, cluster.GatewayNodesName: {"nonroot-v2"}, cluster.GlobalnetName: {"nonroot-v2"},
+				cluster.GatewayName: {"privileged"}, cluster.RouteAgentName: {"privileged"},
+				cluster.GatewayNodesName: {"nonroot-v2"}, cluster.GlobalnetName: {"nonroot-v2"},
 			}
 		}
 		require.Equal(t, want, got)
@@ -168,7 +187,9 @@ func TestTrialIsAGateway(t *testing.T) {
 	require.Equal(t, []string{"version"}, trial.Containers[0].Args)
 	require.Empty(t, trial.Containers[0].Ports, "the running gateway has them")
 	require.NotEqual(t, cluster.GatewayName, all["trial"].Labels["app"], "its DaemonSet does not take it for its own")
-	trial.NodeName, trial.RestartPolicy, trial.TerminationGracePeriodSeconds = "", "", gateway.TerminationGracePeriodSeconds
+	trial.NodeName = ""
+	trial.RestartPolicy = ""
+	trial.TerminationGracePeriodSeconds = gateway.TerminationGracePeriodSeconds
 	trial.Containers[0].Args, trial.Containers[0].Ports = gateway.Containers[0].Args, gateway.Containers[0].Ports
 	trial.Containers[0].Image = gateway.Containers[0].Image
 	require.Equal(t, gateway, trial)

@@ -36,7 +36,8 @@ func TestRightsAreLeast(t *testing.T) {
 					require.Equal(t, []string{"endpointslices"}, r.Resources)
 					continue
 				}
-				if slices.Contains([]string{"servicecidrs", "ippools"}, r.Resources[0]) { // networks of the cluster, and nothing secret
+				// Networks of the cluster, and nothing secret.
+				if slices.Contains([]string{"servicecidrs", "ippools"}, r.Resources[0]) {
 					require.Equal(t, []string{"list"}, r.Verbs)
 					require.Len(t, r.Resources, 1)
 					continue

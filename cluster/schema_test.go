@@ -141,7 +141,10 @@ func TestCableDriverCustomConfigPath(t *testing.T) {
 	for _, path := range []string{"", "/etc/submariner/cable-driver-config", "/config", "/var/lib/submariner/a.b"} {
 		require.NoError(t, create(path), path)
 	}
-	for _, path := range []string{"/", "etc/x", "/etc", "/etc/../usr", "/etc//x", "/etc/x/", "/var/run/secrets/submariner.io/psk", "/tmp", "/dev/net", "/usr/lib", "/a b", "/run"} {
+	for _, path := range []string{
+		"/", "etc/x", "/etc", "/etc/../usr", "/etc//x", "/etc/x/", "/var/run/secrets/submariner.io/psk", "/tmp",
+		"/dev/net", "/usr/lib", "/a b", "/run",
+	} {
 		require.ErrorContains(t, create(path), "it must be an absolute path in the gateways' pods", path)
 	}
 }

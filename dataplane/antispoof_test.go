@@ -28,7 +28,10 @@ func TestAntispoofRules(t *testing.T) {
 		}
 		return out
 	}
-	way := []string{"way ip saddr . iif @ways accept", "way fib saddr . iif oif missing counter drop", "way add @ways { ip saddr . iif }", "way accept"}
+	way := []string{
+		"way ip saddr . iif @ways accept", "way fib saddr . iif oif missing counter drop",
+		"way add @ways { ip saddr . iif }", "way accept",
+	}
 	for _, test := range []struct {
 		name  string
 		table dataplane.Antispoof
@@ -36,36 +39,55 @@ func TestAntispoofRules(t *testing.T) {
 	}{
 		{"few remote networks", dataplane.Antispoof{Remote: nets(2), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
 			"prerouting ip saddr 10.0.0.0/16 jump foreign", "prerouting ip saddr 10.1.0.0/16 jump foreign",
-			`foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" jump drop-beside`, "drop-beside counter drop",
+			`foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" jump drop-beside`,
+			"drop-beside counter drop",
 		}},
-		{"few remote networks, to protected ones", dataplane.Antispoof{Remote: nets(1), In: []string{"a", "b"}, Protected: []netip.Prefix{p("10.96.0.0/12"), p("11.0.0.0/16")}}, []string{
-			"prerouting ip saddr 10.0.0.0/16 jump foreign", `foreign iifname != "a" iifname != "b" jump beside`,
-			"beside ip daddr 10.96.0.0/12 jump drop-beside", "beside ip daddr 11.0.0.0/16 jump drop-beside", "drop-beside counter drop",
-		}},
+		{
+			"few remote networks, to protected ones",
+			dataplane.Antispoof{
+				Remote: nets(1), In: []string{"a", "b"}, Protected: []netip.Prefix{p("10.96.0.0/12"), p("11.0.0.0/16")},
+			},
+			[]string{
+				"prerouting ip saddr 10.0.0.0/16 jump foreign", `foreign iifname != "a" iifname != "b" jump beside`,
+				"beside ip daddr 10.96.0.0/12 jump drop-beside", "beside ip daddr 11.0.0.0/16 jump drop-beside",
+				"drop-beside counter drop",
+			},
+		},
 		{"many remote networks", dataplane.Antispoof{Remote: nets(5), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
-			"prerouting ip saddr != 10.0.0.0/13 accept", `prerouting iifname "b" accept`, "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" iifname != "b" jump drop-beside`, "drop-beside counter drop",
+			"prerouting ip saddr != 10.0.0.0/13 accept", `prerouting iifname "b" accept`,
+			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign",
+			`foreign iifname != "a" iifname != "b" jump drop-beside`, "drop-beside counter drop",
 		}},
 		{"many remote networks, and pods next to them", dataplane.Antispoof{
 			Remote: nets(5), In: []string{"a"}, Usually: []netip.Prefix{p("10.5.0.0/16"), p("10.4.128.0/17")}, Siblings: []string{"a"}, Cables: []string{"b"},
 		}, []string{
 			`forward iifname "a" jump siblings`, "siblings ip saddr 10.5.0.0/16 return", "siblings ip saddr != 10.0.0.0/13 return",
 			"siblings ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump handed", `handed oifname "b" jump drop-source`,
-			"prerouting ip saddr 10.5.0.0/16 accept", "prerouting ip saddr != 10.0.0.0/13 accept", "prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname != "a" jump drop-beside`, "drop-source counter drop", "drop-beside counter drop",
+			"prerouting ip saddr 10.5.0.0/16 accept", "prerouting ip saddr != 10.0.0.0/13 accept",
+			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign",
+			`foreign iifname != "a" jump drop-beside`, "drop-source counter drop", "drop-beside counter drop",
 		}},
 		{"remote networks with nothing in common", dataplane.Antispoof{Remote: append(nets(5), p("192.168.0.0/16")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
-			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`, `foreign iifname != "a" iifname != "b" jump drop-beside`, "drop-beside counter drop",
+			"prerouting ip saddr & 255.255.0.0 . 255.255.0.0 @masked jump foreign", `foreign iifname "b" accept`,
+			`foreign iifname != "a" iifname != "b" jump drop-beside`, "drop-beside counter drop",
 		}},
 		{"remote networks with many masks", dataplane.Antispoof{Remote: append(nets(5), p("11.0.0.0/8"), p("12.0.0.0/9"), p("13.0.0.0/10"), p("14.0.0.0/11")), In: []string{"a", "b"}, Usual: []string{"b"}}, []string{
-			"prerouting ip saddr != 8.0.0.0/5 accept", `prerouting iifname "b" accept`, "prerouting ip saddr @remote jump foreign", `foreign iifname != "a" iifname != "b" jump drop-beside`, "drop-beside counter drop",
+			"prerouting ip saddr != 8.0.0.0/5 accept", `prerouting iifname "b" accept`,
+			"prerouting ip saddr @remote jump foreign", `foreign iifname != "a" iifname != "b" jump drop-beside`,
+			"drop-beside counter drop",
 		}},
 		{"closed ports", dataplane.Antispoof{Closed: dataplane.Range{Min: 1, Max: 2}, ClosedOn: []string{"a", "b*"}, Remote: nets(1), Unforwarded: []netip.Prefix{p("240.0.0.0/8"), p("241.0.0.0/8")}}, []string{
-			"forward ip daddr 240.0.0.0/7 jump unforwarded", "unforwarded ip daddr 240.0.0.0/8 counter drop", "unforwarded ip daddr 241.0.0.0/8 counter drop",
-			"input tcp dport 1-2 jump closed", "closed ct direction reply tcp flags & (syn | ack) != syn return", "closed ip saddr 240.0.0.0/7 counter drop", "closed ip saddr & 255.255.0.0 . 255.255.0.0 @masked counter drop",
+			"forward ip daddr 240.0.0.0/7 jump unforwarded", "unforwarded ip daddr 240.0.0.0/8 counter drop",
+			"unforwarded ip daddr 241.0.0.0/8 counter drop",
+			"input tcp dport 1-2 jump closed", "closed ct direction reply tcp flags & (syn | ack) != syn return",
+			"closed ip saddr 240.0.0.0/7 counter drop",
+			"closed ip saddr & 255.255.0.0 . 255.255.0.0 @masked counter drop",
 			`closed iifname "a" counter drop`, `closed iifname "b*" counter drop`,
 		}},
 		{"answers to pings", dataplane.Antispoof{Pongs: []string{"a", "b*"}, Unforwarded: nets(1)}, []string{
 			"forward ip daddr 10.0.0.0/16 jump unforwarded", "unforwarded ip daddr 10.0.0.0/16 counter drop",
-			"input icmp type echo-reply jump pongs", "pongs ct state invalid counter drop", `pongs ip saddr 10.0.0.0/16 iifname != "lo" iifname != "a" iifname != "b*" counter drop`,
+			"input icmp type echo-reply jump pongs", "pongs ct state invalid counter drop",
+			`pongs ip saddr 10.0.0.0/16 iifname != "lo" iifname != "a" iifname != "b*" counter drop`,
 			"pongs update @echoes { ip saddr limit rate over 500/second burst 500 packets } counter drop",
 		}},
 		{"many own networks", dataplane.Antispoof{Own: append(nets(5), p("11.0.0.0/8")), Out: []string{"a"}}, []string{
@@ -78,19 +100,28 @@ func TestAntispoofRules(t *testing.T) {
 			"drop-source ip saddr @clusters counter drop", "drop-source counter drop",
 		}},
 		{"devices apart from all but local networks", dataplane.Antispoof{
-			Apart: []string{"a"}, Local: nets(1), Nodes: []string{"n"}, Clusters: []dataplane.ClusterNet{{Net: p("10.9.0.0/16"), Cluster: "c"}},
+			Apart: []string{"a"}, Local: nets(1), Nodes: []string{"n"},
+			Clusters: []dataplane.ClusterNet{{Net: p("10.9.0.0/16"), Cluster: "c"}},
 		}, []string{
-			`forward ip saddr != 10.0.0.0/16 oifname "a" jump abroad`, `abroad iifname "a" jump drop-source`, "abroad ct direction reply return",
-			"abroad ip saddr @clusters counter drop", `abroad ct status dnat iifname != "n" return`, "abroad jump drop-destination",
-			"drop-source ip saddr @clusters counter drop", "drop-source counter drop", "drop-destination ip daddr @clusters counter drop", "drop-destination rt ip nexthop @clusters counter drop", "drop-destination counter drop",
+			`forward ip saddr != 10.0.0.0/16 oifname "a" jump abroad`, `abroad iifname "a" jump drop-source`,
+			"abroad ct direction reply return",
+			"abroad ip saddr @clusters counter drop", `abroad ct status dnat iifname != "n" return`,
+			"abroad jump drop-destination",
+			"drop-source ip saddr @clusters counter drop", "drop-source counter drop",
+			"drop-destination ip daddr @clusters counter drop",
+			"drop-destination rt ip nexthop @clusters counter drop", "drop-destination counter drop",
 		}},
-		{"one device apart", dataplane.Antispoof{Apart: []string{"a"}}, []string{`forward iifname "a" oifname "a" jump drop-source`, "drop-source counter drop"}},
+		{"one device apart", dataplane.Antispoof{Apart: []string{"a"}}, []string{
+			`forward iifname "a" oifname "a" jump drop-source`, "drop-source counter drop",
+		}},
 		{"one device apart, with global networks", dataplane.Antispoof{Apart: []string{"a"}, Global: nets(1)}, []string{
-			`forward iifname "a" jump apart`, `apart oifname "a" jump drop-source`, "apart ip daddr 10.0.0.0/16 jump drop-source", "drop-source counter drop",
+			`forward iifname "a" jump apart`, `apart oifname "a" jump drop-source`,
+			"apart ip daddr 10.0.0.0/16 jump drop-source", "drop-source counter drop",
 		}},
 		{"devices apart, with global networks and other gateways", dataplane.Antispoof{Apart: []string{"a"}, Global: nets(1), Between: []string{"b"}}, []string{
 			`forward iifname "a" jump apart`, `apart oifname "a" jump drop-source`, `apart ip daddr 10.0.0.0/16 ct direction reply oifname "b" return`,
-			`forward ip daddr 10.0.0.0/16 iifname "b" jump drop-source`, "apart ip daddr 10.0.0.0/16 jump drop-source", "drop-source counter drop",
+			`forward ip daddr 10.0.0.0/16 iifname "b" jump drop-source`, "apart ip daddr 10.0.0.0/16 jump drop-source",
+			"drop-source counter drop",
 		}},
 		{"masks", dataplane.Antispoof{Ports: []int{1}, Inner: inner("10.0.0.1/32", "10.1.0.0/16", "10.2.0.0/16")}, append([]string{
 			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source", "vxlan meta priority set @nh,96,32",
@@ -108,9 +139,11 @@ func TestAntispoofRules(t *testing.T) {
 			"input udp dport 1 jump vxlan", "vxlan @th,224,16 != 0x0800 jump drop-source",
 			"vxlan meta priority set @nh,96,32",
 			"vxlan ip saddr . @th,336,32 & 255.255.255.255 . 255.255.255.255 @inner jump way", "vxlan jump drop-source",
-		}, append(way, `drop-source iifname "a" udp dport 2 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept`, "drop-source ip saddr @clusters counter drop", "drop-source counter drop",
+		}, append(way, `drop-source iifname "a" udp dport 2 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept`,
+			"drop-source ip saddr @clusters counter drop", "drop-source counter drop",
 			"drop-leaving @th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0 @th,312,8 17 @th,416,16 2 accept",
-			"drop-leaving @th,368,32 @clusters counter drop", "drop-leaving ip daddr @clusters counter drop", "drop-leaving counter drop")...)},
+			"drop-leaving @th,368,32 @clusters counter drop", "drop-leaving ip daddr @clusters counter drop",
+			"drop-leaving counter drop")...)},
 		{"ICMP errors", dataplane.Antispoof{Out: []string{"a", "b"}, Behind: []dataplane.PeerNet{{Net: p("10.1.0.0/16"), Peer: outer}, {Net: p("11.0.0.0/8"), Peer: outer}, {Net: p("12.0.0.0/16"), Peer: outer.Next()}}}, []string{
 			"prerouting ip protocol icmp jump icmp", "icmp icmp type 3-5 jump errors", "icmp icmp type 11-12 jump errors",
 			`errors iifname != "a" iifname != "b" return`, "errors meta priority set ip saddr map @peers",
@@ -122,10 +155,12 @@ func TestAntispoofRules(t *testing.T) {
 			"input udp dport 1 jump way", way[0], way[1], "way ip saddr @ends add @ways { ip saddr . iif }", way[3],
 		}},
 		{"networks next to each other", dataplane.Antispoof{Unforwarded: []netip.Prefix{p("241.0.0.0/8"), p("244.0.0.0/6")}}, []string{
-			"forward ip daddr 240.0.0.0/5 jump unforwarded", "unforwarded ip daddr 241.0.0.0/8 counter drop", "unforwarded ip daddr 244.0.0.0/6 counter drop",
+			"forward ip daddr 240.0.0.0/5 jump unforwarded", "unforwarded ip daddr 241.0.0.0/8 counter drop",
+			"unforwarded ip daddr 244.0.0.0/6 counter drop",
 		}},
 		{"networks with nothing in common", dataplane.Antispoof{Unforwarded: []netip.Prefix{p("10.0.0.0/8"), p("244.0.0.0/6")}}, []string{
-			"forward ip daddr 0.0.0.0/0 jump unforwarded", "unforwarded ip daddr 10.0.0.0/8 counter drop", "unforwarded ip daddr 244.0.0.0/6 counter drop",
+			"forward ip daddr 0.0.0.0/0 jump unforwarded", "unforwarded ip daddr 10.0.0.0/8 counter drop",
+			"unforwarded ip daddr 244.0.0.0/6 counter drop",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -157,7 +192,8 @@ func TestAntispoofArrived(t *testing.T) {
 		require.False(t, r.Over != 0 && r.Chain == dataplane.AntispoofVXLAN)
 	}
 	require.Equal(t, []string{
-		"vxlan meta priority set @nh,96,32", `arriving-ipv6 iifname "a" counter drop`, `arriving-ipv6 iifname "b*" counter drop`, `arriving iifname != "a" iifname != "b*" accept`,
+		"vxlan meta priority set @nh,96,32", `arriving-ipv6 iifname "a" counter drop`,
+		`arriving-ipv6 iifname "b*" counter drop`, `arriving iifname != "a" iifname != "b*" accept`,
 		"arriving ip protocol icmp jump arrived-icmp", "arrived-icmp ip frag-off & 0x1fff != 0 return", "arrived-icmp icmp type 3-5 jump arrived-errors", "arrived-icmp icmp type 11-12 jump arrived-errors",
 		"arrived-errors @th,192,32 == 0xf1000002 jump drop-forged", "arriving ip saddr 241.0.0.2/32 jump arrived-own",
 		"arrived-own ip saddr 241.0.0.2/32 update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged",
@@ -220,18 +256,23 @@ func TestDropReasons(t *testing.T) {
 		switch o := o.(type) {
 		case dataplane.Antispoof:
 			for _, r := range o.Rules() {
-				require.False(t, strings.HasSuffix(r.String(), "drop") && dataplane.DropReason(r.Chain) == "", "%s %v", r.Chain, r)
+				require.False(t, strings.HasSuffix(r.String(), "drop") &&
+					dataplane.DropReason(r.Chain) == "", "%s %v", r.Chain, r)
 			}
 		case dataplane.Globalnet:
 			for _, r := range o.Rules() {
-				require.False(t, strings.HasSuffix(r.String(), "drop") && dataplane.DropReason(r.Chain) == "", "%s %v", r.Chain, r)
+				require.False(t, strings.HasSuffix(r.String(), "drop") &&
+					dataplane.DropReason(r.Chain) == "", "%s %v", r.Chain, r)
 			}
 		}
 	}
 	for rule, reason := range map[string]string{
-		"-i submariner -j DROP": dataplane.DropNotAccepted, "-j DROP": dataplane.DropNotAccepted, "-o north-+ -j DROP": dataplane.DropTransit,
-		"-p udp -m udp --dport 4500 -j DROP": dataplane.DropUnknownSender, "-p esp -j DROP": dataplane.DropUnknownSender,
-		"-i vx-submariner -o vx-submariner -m mac --mac-source 02:00:00:00:00:01 -c 0 0 -j DROP": dataplane.DropDetour, "-i submariner -j RETURN": "",
+		"-i submariner -j DROP": dataplane.DropNotAccepted, "-j DROP": dataplane.DropNotAccepted,
+		"-o north-+ -j DROP":                 dataplane.DropTransit,
+		"-p udp -m udp --dport 4500 -j DROP": dataplane.DropUnknownSender,
+		"-p esp -j DROP":                     dataplane.DropUnknownSender,
+		"-i vx-submariner -o vx-submariner -m mac --mac-source 02:00:00:00:00:01 -c 0 0 -j DROP": dataplane.DropDetour,
+		"-i submariner -j RETURN": "",
 	} {
 		require.Equal(t, reason, dataplane.ChainDropReason(rule), rule)
 		require.True(t, reason == "" || dataplane.DropReasons[reason] != "", reason)

@@ -19,13 +19,25 @@ func objects() []dataplane.Object {
 	ip, p := netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("10.1.0.0/16")
 	return []dataplane.Object{
 		dataplane.Set{Name: "s", Members: []netip.Prefix{p}},
-		dataplane.Chain{Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}, Last: true},
+		dataplane.Chain{
+			Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}, Last: true,
+		},
 		dataplane.Antispoof{
 			Table: "t", Ports: []int{1}, Inner: []dataplane.InnerSource{{Outer: ip, Net: p}}, Inside: []string{"i"}, Transit: []int{2}, Ends: []netip.Prefix{p},
-			Unforwarded: []netip.Prefix{p}, Remote: []netip.Prefix{p}, In: []string{"a"}, Protected: []netip.Prefix{p}, Usual: []string{"a"}, Closed: dataplane.Range{Min: 3, Max: 4}, ClosedOn: []string{"d"}, Out: []string{"b"}, Own: []netip.Prefix{p, netip.MustParsePrefix("10.2.0.0/16")}, Usually: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")},
-			Apart: []string{"e"}, Local: []netip.Prefix{p}, Nodes: []string{"n"}, Global: []netip.Prefix{p}, Between: []string{"b"}, Siblings: []string{"g"}, Cables: []string{"h"}, Clusters: []dataplane.ClusterNet{{Net: p, Cluster: "c"}}, Echoes: []dataplane.Echo{{Dev: "f", Port: 5, Own: ip}}, Echoing: []netip.Addr{ip}, Pongs: []string{"p"}, Behind: []dataplane.PeerNet{{Net: p, Peer: ip}},
+			Unforwarded: []netip.Prefix{p}, Remote: []netip.Prefix{p}, In: []string{"a"}, Protected: []netip.Prefix{p},
+			Usual: []string{"a"}, Closed: dataplane.Range{Min: 3, Max: 4}, ClosedOn: []string{"d"}, Out: []string{"b"},
+			Own:     []netip.Prefix{p, netip.MustParsePrefix("10.2.0.0/16")},
+			Usually: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")},
+			Apart:   []string{"e"}, Local: []netip.Prefix{p}, Nodes: []string{"n"}, Global: []netip.Prefix{p},
+			Between: []string{"b"}, Siblings: []string{"g"}, Cables: []string{"h"},
+			Clusters: []dataplane.ClusterNet{{Net: p, Cluster: "c"}},
+			Echoes:   []dataplane.Echo{{Dev: "f", Port: 5, Own: ip}}, Echoing: []netip.Addr{ip}, Pongs: []string{"p"},
+			Behind: []dataplane.PeerNet{{Net: p, Peer: ip}},
 		},
-		dataplane.Sources{Table: "t", Local: []netip.Prefix{p}, Remote: []netip.Prefix{p}, Masquerades: true, Here: p, Node: ip, Announced: []netip.Prefix{p}},
+		dataplane.Sources{
+			Table: "t", Local: []netip.Prefix{p}, Remote: []netip.Prefix{p}, Masquerades: true, Here: p, Node: ip,
+			Announced: []netip.Prefix{p},
+		},
 		dataplane.Returns{
 			Table: "t", Dev: "d", Mask: 0x3f, Cables: []string{"c*"}, Near: p, Direct: 63,
 			Gateways: []dataplane.ReturnGateway{{MAC: "m", Mark: 1, Weight: 2, Down: true}, {MAC: "n", Mark: 2, Weight: 1, Down: true}},

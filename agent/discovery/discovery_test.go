@@ -105,8 +105,16 @@ func TestHeard(t *testing.T) {
 		{name: "never found", known: known{}, from: "198.51.100.1:20001", again: true},
 		{name: "found where it is", known: known{path: natdiscovery.Path{Done: true, Address: private}}, from: "10.0.1.1:4490"},
 		{name: "found, and heard from elsewhere", known: known{path: natdiscovery.Path{Done: true, Address: private}}, from: "198.51.100.1:20001"},
-		{name: "found before, but not in the last look", known: known{path: natdiscovery.Path{Done: true, Address: private}, missed: 1, looked: time.Now()}, from: "198.51.100.1:20001", again: true},
-		{name: "the same, forged", known: known{path: natdiscovery.Path{Done: true, Address: private}, missed: 1, looked: time.Now()}, from: "198.51.100.1:20001", forged: true},
+		{
+			name:  "found before, but not in the last look",
+			known: known{path: natdiscovery.Path{Done: true, Address: private}, missed: 1, looked: time.Now()},
+			from:  "198.51.100.1:20001", again: true,
+		},
+		{
+			name:  "the same, forged",
+			known: known{path: natdiscovery.Path{Done: true, Address: private}, missed: 1, looked: time.Now()},
+			from:  "198.51.100.1:20001", forged: true,
+		},
 		{name: "translated to another port", known: known{path: natdiscovery.Path{Done: true, Address: outside, InboundOnly: true}, learned: at("198.51.100.1:20001")}, from: "198.51.100.1:20002", again: true},
 		{name: "translated to the same port", known: known{path: natdiscovery.Path{Done: true, Address: outside, InboundOnly: true}, learned: at("198.51.100.1:20001")}, from: "198.51.100.1:20001"},
 	} {

@@ -15,12 +15,15 @@ import (
 	"subctl/cluster"
 )
 
-// Agents that do not run are known after the second look, and at once when they run again. Only an active gateway looks.
+// Agents that do not run are known after the second look, and at once when they run again. Only an
+// active gateway looks.
 func TestAgentsThatDoNotRun(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: submarinerv1.OperatorNamespace}
 	}
-	c := fake.NewClientset(&appsv1.DaemonSet{ObjectMeta: meta(cluster.RouteAgentName), Status: appsv1.DaemonSetStatus{NumberAvailable: 2}})
+	c := fake.NewClientset(&appsv1.DaemonSet{
+		ObjectMeta: meta(cluster.RouteAgentName), Status: appsv1.DaemonSetStatus{NumberAvailable: 2},
+	})
 	nudged := 0
 	a := &agents{apps: c.AppsV1(), log: slog.New(slog.DiscardHandler), nudge: func() { nudged++ }}
 	observe := func(active bool) string {
@@ -30,7 +33,8 @@ func TestAgentsThatDoNotRun(t *testing.T) {
 	}
 	set := func(available, unavailable int32) {
 		_, err := c.AppsV1().DaemonSets(submarinerv1.OperatorNamespace).Update(t.Context(), &appsv1.DaemonSet{
-			ObjectMeta: meta(cluster.RouteAgentName), Status: appsv1.DaemonSetStatus{NumberAvailable: available, NumberUnavailable: unavailable},
+			ObjectMeta: meta(cluster.RouteAgentName),
+			Status:     appsv1.DaemonSetStatus{NumberAvailable: available, NumberUnavailable: unavailable},
 		}, metav1.UpdateOptions{})
 		require.NoError(t, err)
 	}
@@ -49,7 +53,8 @@ func TestAgentsThatDoNotRun(t *testing.T) {
 	require.Equal(t, "the route agents of some nodes", look(t.Context()))
 	require.Equal(t, 1, nudged)
 
-	_, err := c.AppsV1().Deployments(submarinerv1.OperatorNamespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta(cluster.GlobalnetName)}, metav1.CreateOptions{})
+	_, err := c.AppsV1().Deployments(submarinerv1.OperatorNamespace).Create(t.Context(),
+		&appsv1.Deployment{ObjectMeta: meta(cluster.GlobalnetName)}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	set(0, 2)
 	look(t.Context())

@@ -29,7 +29,8 @@ func TestAPIServers(t *testing.T) {
 			return names[host], failure
 		},
 		listed: func(context.Context) ([]netip.Addr, error) { return listed, failure },
-		own:    "https://api.east.example:6443", log: slog.New(slog.DiscardHandler), nudge: func() { news++ }, wake: wake.NewSignal(), seen: map[serverAddress]time.Time{},
+		own:    "https://api.east.example:6443", log: slog.New(slog.DiscardHandler), nudge: func() { news++ },
+		wake: wake.NewSignal(), seen: map[serverAddress]time.Time{},
 	}
 	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{BrokerK8sApiServer: "hub.example:6443", ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16"}}
 	observe := func() []submarinerv1.NeverRouted {

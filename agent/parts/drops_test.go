@@ -65,9 +65,12 @@ func TestDropsAreAddedUp(t *testing.T) {
 
 // What is dropped is reported while it goes on: not for a few packets, and not by turns.
 func TestDropsGoOn(t *testing.T) {
-	kernel := counter{drops: map[string]uint64{"west": 100}, reasons: map[string]uint64{dataplane.DropBeside: 100, dataplane.DropPort: 7}}
+	kernel := counter{drops: map[string]uint64{"west": 100}, reasons: map[string]uint64{
+		dataplane.DropBeside: 100, dataplane.DropPort: 7,
+	}}
 	d := newDrops(Options{
-		Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel }, Dropped: func(_, _ map[string]uint64) {},
+		Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel },
+		Dropped: func(_, _ map[string]uint64) {},
 	})
 	s := mesh.NewSnapshot[client.Object]("worker")
 	s.Now = time.Unix(1000, 0)
@@ -99,7 +102,9 @@ func TestDropsGoOn(t *testing.T) {
 
 // What the chains of iptables drop is added, less often, as reading them runs a program.
 func TestDropsOfChains(t *testing.T) {
-	kernel := counter{reasons: map[string]uint64{dataplane.DropTransit: 1}, chains: map[string]uint64{dataplane.DropTransit: 1, dataplane.DropUnknownSender: 5}}
+	kernel := counter{reasons: map[string]uint64{dataplane.DropTransit: 1}, chains: map[string]uint64{
+		dataplane.DropTransit: 1, dataplane.DropUnknownSender: 5,
+	}}
 	sums := map[string]uint64{}
 	d := newDrops(Options{
 		Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel },

@@ -17,7 +17,8 @@ import (
 func TestForwardingFollowsRules(t *testing.T) {
 	generation, by, nudges, asked := uint32(7), dataplane.Dropper{}, 0, 0
 	var fails error
-	f := newForwarding(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { nudges++ }, ProbeForwarding: func(_ dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error) {
+	nudge := func() { nudges++ }
+	f := newForwarding(Options{Log: slog.New(slog.DiscardHandler), Nudge: nudge, ProbeForwarding: func(_ dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error) {
 		asked++
 		if last == generation {
 			return dataplane.Forwarded{Generation: generation}, nil
@@ -31,7 +32,9 @@ func TestForwardingFollowsRules(t *testing.T) {
 	}
 	require.False(t, f.look(true), "there is no other cluster")
 	require.Zero(t, asked)
-	plan := mesh.Plan{Mesh: &mesh.Mesh{}, Forward: dataplane.ForwardProbe{Dev: "vx-submariner", From: netip.MustParseAddr("10.2.0.1")}}
+	plan := mesh.Plan{Mesh: &mesh.Mesh{}, Forward: dataplane.ForwardProbe{
+		Dev: "vx-submariner", From: netip.MustParseAddr("10.2.0.1"),
+	}}
 	f.Act(mesh.Snapshot{}, plan, nil)
 	require.True(t, f.look(false))
 	require.Equal(t, 1, nudges)

@@ -194,7 +194,8 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 	if asked.Spec.Gateways == nil {
 		asked.Spec.Gateways = new(int32(1))
 	}
-	plan, err := mesh.GatewayNodes().Plan(mesh.NewSnapshot("gw", []client.Object{asked, cluster.GatewayNode("gw")}...)) // it has failed
+	// It has failed.
+	plan, err := mesh.GatewayNodes().Plan(mesh.NewSnapshot("gw", []client.Object{asked, cluster.GatewayNode("gw")}...))
 	require.NoError(t, err)
 	print(plan.GatewayNodes)
 	exchanger := &exchanger{local: &rest.Config{}, proxy: proxy.Settings{URL: "http://other.example:3128"}}

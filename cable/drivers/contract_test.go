@@ -521,7 +521,9 @@ func requireArrivals(t *testing.T, s dataplane.State) {
 	}
 	for _, o := range s {
 		if hop, ok := o.(dataplane.Nexthop); ok {
-			arrival := dataplane.Arrival{Priority: dataplane.ArrivalPriority, Dev: hop.Dev, Table: dataplane.IntraTable, Specific: true}
+			arrival := dataplane.Arrival{
+				Priority: dataplane.ArrivalPriority, Dev: hop.Dev, Table: dataplane.IntraTable, Specific: true,
+			}
 			require.Equal(t, arrival, s[arrival.Key()])
 			require.Less(t, step[arrival.Key()], step[dataplane.Key{Kind: dataplane.KindLink, Name: hop.Dev}], "the rule comes first")
 		}

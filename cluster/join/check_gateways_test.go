@@ -163,7 +163,8 @@ func TestAnotherGateway(t *testing.T) {
 		{"one is asked for", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) { s.Gateways = 1 }, label + ", or specify --gateways 2 or more"},
 		{"one node", []corev1.Node{in("", "a")}, func(*situation) {}, "the cluster has no other node: when it has, join again with --gateways 2"},
 		{"one node, a gateway", []corev1.Node{in("", "a", gateway)}, func(*situation) {}, "the cluster has no other node: when it has, join again with --gateways 2"},
-		{"no other node is suitable", []corev1.Node{in("", "a"), cordoned}, func(*situation) {}, "none of the other nodes is Ready, schedulable, Linux and not virtual: when one is, join again with --gateways 2"},
+		{"no other node is suitable", []corev1.Node{in("", "a"), cordoned}, func(*situation) {}, "none of the other " +
+			"nodes is Ready, schedulable, Linux and not virtual: when one is, join again with --gateways 2"},
 		{"a node is named", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) { s.GatewayNodes = []string{"b"} }, "name more nodes with --gateway-nodes"},
 		{"join labels no node", []corev1.Node{in("", "a", gateway), in("", "b")}, func(s *situation) { s.LabelGateway = false }, label},
 		{"invited with one", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) {
@@ -202,18 +203,45 @@ func TestKeptGateways(t *testing.T) {
 	}{
 		{name: "the default is one", nodes: plain, want: 1},
 		{name: "a number", nodes: plain, change: func(s *situation) { s.Gateways = 2 }, want: 2},
-		{name: "names", nodes: plain, change: func(s *situation) { s.GatewayNodes = []string{"c", "b", "c"} }, want: 2, named: []string{"b", "c"}},
-		{name: "a name besides one that is there", nodes: []corev1.Node{ours("a"), in("", "b")}, change: func(s *situation) { s.GatewayNodes = []string{"b"} }, want: 2, named: []string{"b"}},
-		{name: "nodes that people have labelled", nodes: []corev1.Node{in("", "a", gateway), in("", "b", gateway)}, want: 1},
-		{name: "join labels none", nodes: []corev1.Node{in("", "a", gateway)}, change: func(s *situation) { s.LabelGateway = false }, want: 0},
-		{name: "joined by a version that stored none", nodes: []corev1.Node{ours("a"), in("", "b", gateway), in("", "c")}, stored: new(int32(-1)), want: 2},
+		{
+			name: "names", nodes: plain, change: func(s *situation) { s.GatewayNodes = []string{"c", "b", "c"} },
+			want: 2, named: []string{"b", "c"},
+		},
+		{
+			name: "a name besides one that is there", nodes: []corev1.Node{ours("a"), in("", "b")},
+			change: func(s *situation) { s.GatewayNodes = []string{"b"} }, want: 2, named: []string{"b"},
+		},
+		{
+			name: "nodes that people have labelled", nodes: []corev1.Node{in("", "a", gateway), in("", "b", gateway)},
+			want: 1,
+		},
+		{
+			name: "join labels none", nodes: []corev1.Node{in("", "a", gateway)},
+			change: func(s *situation) { s.LabelGateway = false }, want: 0,
+		},
+		{
+			name:  "joined by a version that stored none",
+			nodes: []corev1.Node{ours("a"), in("", "b", gateway), in("", "c")}, stored: new(int32(-1)), want: 2,
+		},
 		{name: "stored", nodes: []corev1.Node{ours("a"), in("", "b")}, stored: new(int32(2)), want: 2},
 		{name: "stored, and nodes are gone", nodes: plain, stored: new(int32(2)), want: 2},
-		{name: "stored, and reset", nodes: []corev1.Node{in("", "a", gateway)}, stored: new(int32(2)), change: func(s *situation) { s.Reset = true }, want: 1},
-		{name: "stored, and fewer are asked for", nodes: []corev1.Node{ours("a"), ours("b")}, stored: new(int32(2)), change: func(s *situation) { s.Gateways = 1 }, want: 1},
+		{
+			name: "stored, and reset", nodes: []corev1.Node{in("", "a", gateway)}, stored: new(int32(2)),
+			change: func(s *situation) { s.Reset = true }, want: 1,
+		},
+		{
+			name: "stored, and fewer are asked for", nodes: []corev1.Node{ours("a"), ours("b")}, stored: new(int32(2)),
+			change: func(s *situation) { s.Gateways = 1 }, want: 1,
+		},
 		{name: "join labelled none before", nodes: []corev1.Node{in("", "a", gateway)}, stored: new(int32(0)), want: 0},
-		{name: "join labelled none before, and is to", nodes: plain, stored: new(int32(0)), change: func(s *situation) { s.Gateways = 2 }, want: 2},
-		{name: "join labelled none before, and may", nodes: plain, stored: new(int32(0)), change: func(s *situation) { s.LabelGateway = true }, want: 1},
+		{
+			name: "join labelled none before, and is to", nodes: plain, stored: new(int32(0)),
+			change: func(s *situation) { s.Gateways = 2 }, want: 2,
+		},
+		{
+			name: "join labelled none before, and may", nodes: plain, stored: new(int32(0)),
+			change: func(s *situation) { s.LabelGateway = true }, want: 1,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()

@@ -14,7 +14,8 @@ import (
 // Nodes without an agent are named in one warning, and none of them becomes a gateway, or counts as one.
 func TestNodesWithoutAgents(t *testing.T) {
 	node := func(name string, label ...string) corev1.Node { return clustertest.Node(name, "10.89.1.1", label...) }
-	windows, virtual, down := node("win"), node("vk", submarinerv1.GatewayNodeLabel), node("down", submarinerv1.GatewayNodeLabel)
+	windows, virtual, down := node("win"), node("vk", submarinerv1.GatewayNodeLabel), node("down",
+		submarinerv1.GatewayNodeLabel)
 	windows.Labels[corev1.LabelOSStable] = "windows"
 	virtual.Labels["type"] = "virtual-kubelet"
 	down.Status.Conditions[0].Status = corev1.ConditionUnknown
@@ -30,7 +31,8 @@ func TestNodesWithoutAgents(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"not waiting for the agents of these nodes:\n" +
-		"  no agent runs on vk (is virtual: type=virtual-kubelet), win (runs windows): their pods reach no other cluster\n" +
+		"  no agent runs on vk (is virtual: type=virtual-kubelet), win (runs windows): their pods reach no other " +
+		"cluster\n" +
 		"  not Ready: down (a gateway): their agents start, or are replaced, when the nodes are Ready"}, got)
 	require.Equal(t, 1, p.Platform.BrokenGateways, "the virtual one is none")
 
@@ -41,5 +43,6 @@ func TestNodesWithoutAgents(t *testing.T) {
 
 	s.GatewayNodes = []string{"vk"}
 	_, err = s.plan()
-	require.ErrorContains(t, err, `--gateway-nodes: no agent runs on node "vk", which is virtual: type=virtual-kubelet: specify another one`)
+	require.ErrorContains(t, err,
+		`--gateway-nodes: no agent runs on node "vk", which is virtual: type=virtual-kubelet: specify another one`)
 }

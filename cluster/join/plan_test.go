@@ -246,7 +246,8 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{"namespace going", func(s *situation) {
 			s.f.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "submariner-operator", DeletionTimestamp: &metav1.Time{}}}
-		}, "namespace submariner-operator is being deleted: wait until it is deleted (subctl uninstall prints what holds it)"},
+		}, "namespace submariner-operator is being deleted: wait until it is deleted (subctl uninstall prints what " +
+			"holds it)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()
@@ -341,7 +342,8 @@ func TestPlanWarns(t *testing.T) {
 	require.Equal(t, []string{
 		"the network plugin needs a setting",
 		"--clustercidr 10.111.0.0/17 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm)",
-		"not waiting for the agents of these nodes:\n  not Ready: n1 (a gateway): their agents start, or are replaced, when the nodes are Ready",
+		"not waiting for the agents of these nodes:\n  not Ready: n1 (a gateway): their agents start, or are " +
+			"replaced, when the nodes are Ready",
 		"the image of the agents, localhost/subctl:devel, is in no registry: nodes that do not have it cannot pull it; push it to a registry and specify it with --image",
 	}, p.Warnings)
 
@@ -387,7 +389,10 @@ func TestPlanJudgesThePairs(t *testing.T) {
 		{"the default policy was changed since", func(s *situation) {
 			s.CableDriver, s.b.Broker.Spec.CableDriver = "vxlan", "vxlan"
 			s.policy("default", "ipsec")
-		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy default chooses ipsec for the pairs with clusters east, north. To use vxlan for the pairs of this cluster: subctl cable-policy add west-cables --left-cluster-selector submariner-io/clusterID=west --cable-driver vxlan. For all pairs that no other policy matches: subctl deploy-broker --cable-driver vxlan"}},
+		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy default chooses " +
+			"ipsec for the pairs with clusters east, north. To use vxlan for the pairs of this cluster: subctl " +
+			"cable-policy add west-cables --left-cluster-selector submariner-io/clusterID=west --cable-driver vxlan. " +
+			"For all pairs that no other policy matches: subctl deploy-broker --cable-driver vxlan"}},
 		{"it chooses what was asked for", func(s *situation) {
 			s.CableDriver, s.b.Broker.Spec.CableDriver = "ipsec", "vxlan"
 			s.policy("default", "ipsec")
@@ -398,7 +403,9 @@ func TestPlanJudgesThePairs(t *testing.T) {
 			s.policy("cloud", "ipsec")
 			s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
 			s.b.Members[0].Policies[1].ConnectionPolicies[0].RightClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}
-		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy cloud chooses ipsec for the pair with cluster east. To use vxlan, change policy cloud, or add one that is more specific (subctl cable-policy)"}},
+		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy cloud chooses " +
+			"ipsec for the pair with cluster east. To use vxlan, change policy cloud, or add one that is more " +
+			"specific (subctl cable-policy)"}},
 		{"a policy selects other pairs", func(s *situation) {
 			s.CableDriver = "vxlan"
 			s.policy("default", "vxlan")
@@ -417,7 +424,11 @@ func TestPlanJudgesThePairs(t *testing.T) {
 		{"no other cluster yet", func(s *situation) {
 			s.CableDriver, s.b.Broker.Spec.CableDriver, s.b.Members[0].Clusters, s.b.Members[0].Endpoints = "wireguard", "wireguard", nil, nil
 			s.policy("default", "ipsec")
-		}, []string{"--cable-driver wireguard is used only where no cable policy decides: cable policy default chooses ipsec for the pairs with clusters that join later. To use wireguard for the pairs of this cluster: subctl cable-policy add west-cables --left-cluster-selector submariner-io/clusterID=west --cable-driver wireguard. For all pairs that no other policy matches: subctl deploy-broker --cable-driver wireguard"}},
+		}, []string{"--cable-driver wireguard is used only where no cable policy decides: cable policy default " +
+			"chooses ipsec for the pairs with clusters that join later. To use wireguard for the pairs of this " +
+			"cluster: subctl cable-policy add west-cables --left-cluster-selector submariner-io/clusterID=west " +
+			"--cable-driver wireguard. For all pairs that no other policy matches: subctl deploy-broker " +
+			"--cable-driver wireguard"}},
 		{"encryption is required", func(s *situation) {
 			s.Encryption, s.b.Broker.Spec.CableDriver = "required", "ipsec"
 			s.policy("default", "vxlan")

@@ -20,8 +20,8 @@ import (
 	"subctl/internal/progress"
 )
 
-// A join whose pods the cluster would not admit is refused before anything is changed, with the API server's words and the remedy:
-// in a prepared namespace, and before a running gateway is replaced.
+// A join whose pods the cluster would not admit is refused before anything is changed, with the API
+// server's words and the remedy: in a prepared namespace, and before a running gateway is replaced.
 func TestRejectionIsFoundFirst(t *testing.T) {
 	server := kubetest.Start(t)
 	c := server.Client(t)
@@ -41,21 +41,27 @@ func TestRejectionIsFoundFirst(t *testing.T) {
 	_, err := try("a/b:1")
 	require.NoError(t, err, "there is no namespace yet: nothing can be asked")
 
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: cluster.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
+	}}
 	require.NoError(t, c.Create(t.Context(), ns))
 	account := client.ObjectKey{Namespace: cluster.Namespace, Name: "default"}
-	require.Eventually(t, func() bool { return c.Get(t.Context(), account, &corev1.ServiceAccount{}) == nil }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Get(t.Context(), account, &corev1.ServiceAccount{}) == nil },
+		time.Minute, 50*time.Millisecond)
 	_, err = try("a/b:1")
 	require.NoError(t, err, "join labels the namespace")
 
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: cluster.Namespace}}
-	limits.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}}
+	limits.Spec.Limits = []corev1.LimitRangeItem{
+		{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
+	}
 	require.NoError(t, c.Create(t.Context(), limits.DeepCopy()))
 	refused := func(image string) {
 		t.Helper()
 		require.Eventually(t, func() bool { _, err = try(image); return err != nil }, time.Minute, 200*time.Millisecond)
 		require.ErrorContains(t, err, "DaemonSet submariner-gateway: its pods would not be created: ")
-		require.ErrorContains(t, err, "maximum memory usage per Container is 1Gi, but limit is 4Gi: raise the limits of the LimitRange")
+		require.ErrorContains(t, err,
+			"maximum memory usage per Container is 1Gi, but limit is 4Gi: raise the limits of the LimitRange")
 		require.ErrorContains(t, err, "DaemonSet submariner-routeagent: its pods would not be created: ")
 		require.ErrorContains(t, err, "nothing was changed")
 	}
@@ -78,26 +84,36 @@ func TestRejectionIsFoundFirst(t *testing.T) {
 		require.Equal(t, cluster.GatewayNodesName, pod.Labels["app"], "no trial was created")
 	}
 	ds := &appsv1.DaemonSet{}
-	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.GatewayName}, ds))
+	require.NoError(t,
+		c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.GatewayName}, ds))
 	require.Equal(t, "a/b:1", ds.Spec.Template.Spec.Containers[0].Image)
 	require.NoError(t, c.Delete(t.Context(), limits))
 
 	// Somebody deletes the namespace, and something holds it.
-	hold := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Namespace: cluster.Namespace, Finalizers: []string{"example.com/theirs"}}}
+	hold := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "held", Namespace: cluster.Namespace, Finalizers: []string{"example.com/theirs"},
+	}}
 	require.NoError(t, c.Create(t.Context(), hold))
 	require.NoError(t, c.Delete(t.Context(), ns))
 	require.Eventually(t, func() bool {
 		_, err = try("a/b:1")
-		return err != nil && bytes.Contains([]byte(err.Error()), []byte("ConfigMap held has the finalizers example.com/theirs"))
+		return err != nil &&
+			bytes.Contains([]byte(err.Error()), []byte("ConfigMap held has the finalizers example.com/theirs"))
 	}, time.Minute, 200*time.Millisecond)
 	require.ErrorContains(t, err, "namespace submariner-operator is being deleted: ")
-	require.NoError(t, c.Patch(t.Context(), hold, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t, c.Patch(t.Context(), hold,
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
-// A quota that is used up does not keep pods from being replaced, one after the other, unless it permits less than what runs now.
+// A quota that is used up does not keep pods from being replaced, one after the other, unless it
+// permits less than what runs now.
 func TestExchangeWithinAQuota(t *testing.T) {
-	require.True(t, join.ExchangeFits(`pods "x" is forbidden: exceeded quota: theirs, requested: limits.memory=4Gi,pods=1, used: limits.memory=6Gi,pods=2, limited: limits.memory=6Gi,pods=2`))
-	require.False(t, join.ExchangeFits(`pods "x" is forbidden: exceeded quota: theirs, requested: limits.memory=4Gi, used: limits.memory=6Gi, limited: limits.memory=5Gi`), "it was lowered")
-	require.False(t, join.ExchangeFits(`pods "x" is forbidden: exceeded quota: theirs, requested: limits.memory=4Gi, used: limits.memory=0, limited: limits.memory=1Gi`))
-	require.False(t, join.ExchangeFits(`pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 4Gi`))
+	require.True(t, join.ExchangeFits("pods \"x\" is forbidden: exceeded quota: theirs, requested: "+
+		"limits.memory=4Gi,pods=1, used: limits.memory=6Gi,pods=2, limited: limits.memory=6Gi,pods=2"))
+	require.False(t, join.ExchangeFits("pods \"x\" is forbidden: exceeded quota: theirs, requested: "+
+		"limits.memory=4Gi, used: limits.memory=6Gi, limited: limits.memory=5Gi"), "it was lowered")
+	require.False(t, join.ExchangeFits("pods \"x\" is forbidden: exceeded quota: theirs, requested: "+
+		"limits.memory=4Gi, used: limits.memory=0, limited: limits.memory=1Gi"))
+	require.False(t,
+		join.ExchangeFits(`pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 4Gi`))
 }

@@ -99,7 +99,8 @@ func TestWait(t *testing.T) {
 		return c
 	}
 	two := slices.Concat(agents, []client.Object{
-		nodeAt("n2", submarinerv1.GatewayNodeLabel), pod(cluster.RouteAgentName, "n2", running()), pod(cluster.GatewayName, "n2", running()),
+		nodeAt("n2", submarinerv1.GatewayNodeLabel), pod(cluster.RouteAgentName, "n2", running()),
+		pod(cluster.GatewayName, "n2", running()),
 	})
 	two = slices.Clip(two)
 	refused := connection("east", "error", "wireguard connects to one gateway of a cluster")
@@ -123,15 +124,23 @@ func TestWait(t *testing.T) {
 	}{
 		{name: "alone", objs: append(agents, clustertest.Gateway("active", ""))},
 		{
-			name: "a new gateway, which its DaemonSet has not noticed", objs: append(agents, clustertest.Gateway("active", ""), nodeAt("n2", submarinerv1.GatewayNodeLabel), pod(cluster.RouteAgentName, "n2", running())),
-			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway on node n2: there is no pod yet",
+			name: "a new gateway, which its DaemonSet has not noticed", objs: append(agents,
+				clustertest.Gateway("active", ""), nodeAt("n2", submarinerv1.GatewayNodeLabel),
+				pod(cluster.RouteAgentName, "n2", running())),
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway on node n2: there is " +
+				"no pod yet",
 		},
 		{
-			name: "a new gateway", made: []string{"n2"}, present: []string{"east"}, objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("active", by("vxlan"))),
+			name: "a new gateway", made: []string{"n2"}, present: []string{"east"},
+			objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("active", by("vxlan"))),
 		},
-		{name: "a new standby", made: []string{"n2"}, present: []string{"east"}, objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("passive"))},
 		{
-			name: "a new gateway that has not reported yet", made: []string{"n2"}, objs: append(two, clustertest.Gateway("active", "")),
+			name: "a new standby", made: []string{"n2"}, present: []string{"east"},
+			objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("passive")),
+		},
+		{
+			name: "a new gateway that has not reported yet", made: []string{"n2"},
+			objs: append(two, clustertest.Gateway("active", "")),
 			want: "waiting for the agents to run: out of time:\n  gateway n2 has not reported yet",
 		},
 		{
@@ -141,21 +150,32 @@ func TestWait(t *testing.T) {
 		},
 		{
 			name: "a new gateway that connects", made: []string{"n2"}, present: []string{"east"},
-			objs: append(two, clustertest.Gateway("active", "", by("vxlan")), another("active", connection("east", "connecting", ""))), several: true,
-			want: "waiting for connections to east: out of time:\n  gateway n2: cluster \"east\": connecting",
+			objs: append(two, clustertest.Gateway("active", "", by("vxlan")),
+				another("active", connection("east", "connecting", ""))),
+			several: true,
+			want:    "waiting for connections to east: out of time:\n  gateway n2: cluster \"east\": connecting",
 		},
 		{
-			name: "a new gateway beside the one that the driver connects", made: []string{"n2"}, present: []string{"east"}, several: true,
+			name: "a new gateway beside the one that the driver connects", made: []string{"n2"},
+			present: []string{"east"}, several: true,
 			objs: append(two, clustertest.Gateway("active", "", by("wireguard")), another("active", refused)),
 		},
-		{name: "a new gateway whose node is not Ready", made: []string{"down"}, objs: append(agents, clustertest.Gateway("active", ""), down)},
-		{name: "a node that is not Ready, and a Windows node", objs: append(agents, clustertest.Gateway("active", ""), down, windows)},
+		{
+			name: "a new gateway whose node is not Ready", made: []string{"down"},
+			objs: append(agents, clustertest.Gateway("active", ""), down),
+		},
+		{
+			name: "a node that is not Ready, and a Windows node",
+			objs: append(agents, clustertest.Gateway("active", ""), down, windows),
+		},
 		{
 			name: "a taint that the user's tolerations do not allow", objs: []client.Object{
-				agents[0], tainted, route, picky, agents[3], agents[4], pod(cluster.RouteAgentName, "n2", running()), clustertest.Gateway("active", ""),
+				agents[0], tainted, route, picky, agents[3], agents[4], pod(cluster.RouteAgentName, "n2", running()),
+				clustertest.Gateway("active", ""),
 			},
-			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway on node n2: the node has the taint dedicated:NoSchedule, which its pods do not tolerate: " +
-				"remove the taint, or add it to spec.tolerations of the Submariner",
+			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway on node n2: the node " +
+				"has the taint dedicated:NoSchedule, which its pods do not tolerate: remove the taint, or add it to " +
+				"spec.tolerations of the Submariner",
 		},
 		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
 			"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
@@ -169,8 +189,10 @@ func TestWait(t *testing.T) {
 		{name: "the new cable", objs: append(agents, clustertest.Gateway("active", "", by("ipsec"))), present: []string{"east"}, changes: changed},
 		{
 			name: "no image", want: "waiting for the agents to run: out of time:\n" +
-				"  DaemonSet submariner-gateway: pod submariner-gateway-n1 on node n1: CrashLoopBackOff, restarted 3 times, last exit code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-n1\n" +
-				"  DaemonSet submariner-routeagent: pod submariner-routeagent-n1 on node n1: ImagePullBackOff: no such image\n" +
+				"  DaemonSet submariner-gateway: pod submariner-gateway-n1 on node n1: CrashLoopBackOff, restarted 3 " +
+				"times, last exit code 2: see kubectl logs -n submariner-operator --previous submariner-gateway-n1\n" +
+				"  DaemonSet submariner-routeagent: pod submariner-routeagent-n1 on node n1: ImagePullBackOff: no " +
+				"such image\n" +
 				"  no gateway is active yet",
 			objs: []client.Object{
 				agents[0], route, gw,
@@ -268,7 +290,8 @@ func TestWaitEndsForAWrongImage(t *testing.T) {
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			t.Parallel()
-			c := clustertest.Client(t, nodeAt("n1"), daemonSet(cluster.RouteAgentName), daemonSet(cluster.GatewayName), pod(cluster.RouteAgentName, "n1", test.status))
+			c := clustertest.Client(t, nodeAt("n1"), daemonSet(cluster.RouteAgentName), daemonSet(cluster.GatewayName),
+				pod(cluster.RouteAgentName, "n1", test.status))
 			p, err := normal().plan()
 			require.NoError(t, err)
 			op := &join.Operation{Member: cluster.Side{Client: c}, Plan: p, Report: progress.New(&bytes.Buffer{})}
@@ -282,39 +305,50 @@ func TestWaitEndsForAWrongImage(t *testing.T) {
 	}
 }
 
-// A cluster with a global network is not connected before the agent that allocates addresses runs, has allocated those of the cluster,
-// and a ping has been answered. Why its pod does not run is told, in the words of the scheduler or of the API server.
+// A cluster with a global network is not connected before the agent that allocates addresses runs,
+// has allocated those of the cluster, and a ping has been answered. Why its pod does not run is
+// told, in the words of the scheduler or of the API server.
 func TestWaitForGlobalnet(t *testing.T) {
 	pinged := connection("east", submarinerv1.Connected, "")
 	pinged.LatencyRTT = &submarinerv1.LatencyRTT{Average: "1ms"}
 	ready := appsv1.DeploymentStatus{UpdatedReplicas: 1, AvailableReplicas: 1, Replicas: 1}
 	pending := pod(cluster.GlobalnetName, "", corev1.PodStatus{Conditions: []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available: 1 node(s) had untolerated taint",
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Message: "0/1 nodes are available: 1 node(s) had untolerated taint",
 	}}})
 	rejected := appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
-		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "x" is forbidden: exceeded quota: theirs`,
+		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue,
+		Message: `pods "x" is forbidden: exceeded quota: theirs`,
 	}}}
 	egress := &submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: "cluster-egress.submariner.io"}}
 	egress.Status.AllocatedIPs = []string{"242.0.0.1"}
-	const none = "the globalnet agent has not allocated global addresses for this cluster yet: see subctl show globalnet"
+	const none = "the globalnet agent has not allocated global addresses for this cluster yet: see subctl show " +
+		"globalnet"
 	for _, test := range []struct {
 		name, want string
 		status     appsv1.DeploymentStatus
 		connection submarinerv1.Connection
 		more       []client.Object
 	}{
-		{"not scheduled", "Deployment submariner-globalnet: pod submariner-globalnet-: not scheduled: 0/1 nodes are available: 1 node(s) had untolerated taint\n  " + none,
+		{"not scheduled", "Deployment submariner-globalnet: pod submariner-globalnet-: not scheduled: 0/1 nodes are " +
+			"available: 1 node(s) had untolerated taint\n  " + none,
 			appsv1.DeploymentStatus{}, pinged, []client.Object{pending}},
-		{"rejected", "Deployment submariner-globalnet: its pod is not created: pods \"x\" is forbidden: exceeded quota: theirs: raise the ResourceQuota that is named here, or delete what uses it up\n  " + none,
+		{"rejected", "Deployment submariner-globalnet: its pod is not created: pods \"x\" is forbidden: exceeded " +
+			"quota: theirs: raise the ResourceQuota that is named here, or delete what uses it up\n  " + none,
 			rejected, pinged, nil},
 		{"no address yet", none, ready, pinged, nil},
-		{"no ping yet", `cluster "east": no ping has been answered yet`, ready, connection("east", submarinerv1.Connected, ""), []client.Object{egress}},
+		{
+			"no ping yet", `cluster "east": no ping has been answered yet`, ready,
+			connection("east", submarinerv1.Connected, ""), []client.Object{egress},
+		},
 		{"connected", "the gateway has not published its endpoint", ready, pinged, []client.Object{egress}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := &appsv1.Deployment{ObjectMeta: clustertest.In(cluster.GlobalnetName), Status: test.status}
-			c := clustertest.Client(t, append(test.more, nodeAt("n1", submarinerv1.GatewayNodeLabel), d, daemonSet(cluster.RouteAgentName), daemonSet(cluster.GatewayName),
-				pod(cluster.RouteAgentName, "n1", running()), pod(cluster.GatewayName, "n1", running()), clustertest.Gateway("active", "", test.connection))...)
+			c := clustertest.Client(t, append(test.more, nodeAt("n1", submarinerv1.GatewayNodeLabel), d,
+				daemonSet(cluster.RouteAgentName), daemonSet(cluster.GatewayName),
+				pod(cluster.RouteAgentName, "n1", running()), pod(cluster.GatewayName, "n1", running()),
+				clustertest.Gateway("active", "", test.connection))...)
 			sub := clustertest.Submariner()
 			sub.Spec.GlobalCIDR = "242.0.0.0/16"
 			sub.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{Enabled: true}

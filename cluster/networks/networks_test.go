@@ -79,26 +79,36 @@ func TestDiscover(t *testing.T) {
 			name: "calico: pools for load balancers and for tunnels only, pools that pods have left or not",
 			objs: []client.Object{
 				pool("a", "10.7.0.0/16", false), using(pool("lb", "198.51.100.0/24", false), "LoadBalancer"),
-				using(pool("both", "10.13.0.0/16", false), "Workload", "Tunnel"), using(pool("tunnels", "10.14.0.0/24", false), "Tunnel"),
-				pool("left", "10.15.0.0/16", true), pool("leaving", "10.16.0.0/16", true), using(pool("old-lb", "10.17.0.0/24", true), "LoadBalancer"),
+				using(pool("both", "10.13.0.0/16", false), "Workload", "Tunnel"),
+				using(pool("tunnels", "10.14.0.0/24", false), "Tunnel"),
+				pool("left", "10.15.0.0/16", true), pool("leaving", "10.16.0.0/16", true),
+				using(pool("old-lb", "10.17.0.0/24", true), "LoadBalancer"),
 				podAt("a", "10.7.1.1"), podAt("b", "10.16.3.4"), podAt("c", "10.17.0.4"), podAt("d", ""),
 			},
 			pods: "[10.7.0.0/16 10.13.0.0/16 10.14.0.0/24 10.16.0.0/16] from Calico's IPPools", services: nothing,
 		},
 		{
-			name: "kubeadm, and a later range of nodes", objs: []client.Object{kubeadm, withPods("n1", "10.1.1.0/24"), withPods("n2", "10.20.0.0/24"), withPods("n3", "10.20.3.0/24")},
-			pods:     "[10.1.0.0/16 10.20.0.0/22] from ConfigMap kube-system/kubeadm-config, and podCIDRs of nodes (10.20.0.0/24,10.20.3.0/24)",
+			name: "kubeadm, and a later range of nodes", objs: []client.Object{
+				kubeadm, withPods("n1", "10.1.1.0/24"), withPods("n2", "10.20.0.0/24"), withPods("n3", "10.20.3.0/24"),
+			},
+			pods: "[10.1.0.0/16 10.20.0.0/22] from ConfigMap kube-system/kubeadm-config, and podCIDRs of nodes " +
+				"(10.20.0.0/24,10.20.3.0/24)",
 			services: "[10.2.0.0/16] from ConfigMap kube-system/kubeadm-config",
 		},
 		{
-			name: "cilium, which does not use the networks of nodes", objs: []client.Object{cilium, withPods("n1", "10.244.1.0/24")},
+			name: "cilium, which does not use the networks of nodes",
+			objs: []client.Object{cilium, withPods("n1", "10.244.1.0/24")},
 			pods: "[10.3.0.0/16 10.4.0.0/16] from ConfigMap kube-system/cilium-config", services: nothing,
 		},
 		{
-			name: "nodes of two ranges", objs: []client.Object{withPods("n1", "10.244.1.0/24"), withPods("n2", "10.1.2.0/24"), withPods("n3", "10.244.200.0/24")}, services: nothing,
+			name: "nodes of two ranges", services: nothing,
+			objs: []client.Object{
+				withPods("n1", "10.244.1.0/24"), withPods("n2", "10.1.2.0/24"), withPods("n3", "10.244.200.0/24"),
+			},
 			pods: "[10.1.2.0/24 10.244.0.0/16] from podCIDRs of the nodes (10.244.1.0/24,10.1.2.0/24,10.244.200.0/24)",
-			guess: "the pod network is a guess, 10.1.2.0/24,10.244.0.0/16, from the podCIDRs of the nodes (10.244.1.0/24,10.1.2.0/24,10.244.200.0/24): " +
-				"later nodes may be outside it; specify the network with --clustercidr",
+			guess: "the pod network is a guess, 10.1.2.0/24,10.244.0.0/16, from the podCIDRs of the nodes " +
+				"(10.244.1.0/24,10.1.2.0/24,10.244.200.0/24): later nodes may be outside it; specify the network " +
+				"with --clustercidr",
 		},
 		{
 			name: "flannel", objs: []client.Object{configMap("kube-flannel", "kube-flannel-cfg", "net-conf.json", `{"Network":"10.9.0.0/16"}`)},

@@ -99,7 +99,9 @@ func withContainer(name string, c corev1.Container) []appsv1.DaemonSet {
 }
 
 func labelled(labels map[string]string, podCIDRs ...string) []corev1.Node {
-	return []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: labels}, Spec: corev1.NodeSpec{PodCIDRs: podCIDRs}}}
+	return []corev1.Node{
+		{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: labels}, Spec: corev1.NodeSpec{PodCIDRs: podCIDRs}},
+	}
 }
 
 // TestSigns has the objects as the products install them.
@@ -111,16 +113,32 @@ func TestSigns(t *testing.T) {
 		return networks.Evidence{DaemonSets: daemonSets("calico-node"), Objects: calicoObjects(objects...)}
 	}
 	proxy := func(data map[string]string, name string) networks.Evidence {
-		return networks.Evidence{DaemonSets: daemonSets("kube-flannel-ds", "kube-proxy"), ConfigMaps: settings(name, data)}
+		return networks.Evidence{
+			DaemonSets: daemonSets("kube-flannel-ds", "kube-proxy"), ConfigMaps: settings(name, data),
+		}
+	}
+	kubeRouter := func(args ...string) networks.Evidence {
+		return networks.Evidence{DaemonSets: withContainer("kube-router", corev1.Container{Args: args})}
+	}
+	antrea := func(config string) networks.Evidence {
+		return networks.Evidence{
+			DaemonSets: daemonSets("antrea-agent"),
+			ConfigMaps: settings("antrea-config", map[string]string{"antrea-agent.conf": config}),
+		}
 	}
 	ovn := func(modes ...string) networks.Evidence {
-		return networks.Evidence{DaemonSets: daemonSets("ovnkube-node"), Nodes: annotated("k8s.ovn.org/l3-gateway-config", modes...)}
+		return networks.Evidence{
+			DaemonSets: daemonSets("ovnkube-node"), Nodes: annotated("k8s.ovn.org/l3-gateway-config", modes...),
+		}
 	}
 	kpr := map[string]string{"kube-proxy-replacement": "true"}
 	all := map[string]string{"kube-proxy-replacement": "strict", "enable-bpf-masquerade": "true"}
 	ipvs := corev1.Container{Name: "kube-proxy", Command: []string{"kube-proxy", "--proxy-mode=IPVS", "--v=3"}}
-	custom := corev1.Container{Name: "aws-node", Env: []corev1.EnvVar{{Name: "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", Value: "true"}}}
-	staticProxy := component("component", "kube-proxy", "kube-proxy", "--cluster-cidr=10.42.0.0/16", "--proxy-mode=ipvs").(*corev1.Pod)
+	custom := corev1.Container{
+		Name: "aws-node", Env: []corev1.EnvVar{{Name: "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", Value: "true"}},
+	}
+	staticProxy := component("component", "kube-proxy", "kube-proxy", "--cluster-cidr=10.42.0.0/16",
+		"--proxy-mode=ipvs").(*corev1.Pod)
 	installation := unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "operator.tigera.io/v1", "kind": "Installation", "metadata": map[string]any{"name": "default"},
 		"spec": map[string]any{"calicoNetwork": map[string]any{"linuxDataplane": "BPF"}},
@@ -131,16 +149,41 @@ func TestSigns(t *testing.T) {
 		evidence networks.Evidence
 		want     []string // what each warning contains
 	}{
-		{"flannel beside kube-proxy in mode iptables", proxy(map[string]string{"config.conf": "mode: iptables"}, "kube-proxy"), nil},
-		{"kube-proxy in the default mode", proxy(map[string]string{"config.conf": "clusterCIDR: 10.1.0.0/16"}, "kube-proxy"), nil},
-		{"kubeadm, kube-proxy in mode ipvs", proxy(map[string]string{"config.conf": "mode: ipvs"}, "kube-proxy"), []string{`(mode: "ipvs" in ConfigMap kube-system/kube-proxy): IPVS chooses`}},
-		{"EKS, kube-proxy in mode ipvs", proxy(map[string]string{"config": "mode: \"ipvs\""}, "kube-proxy-config"), []string{"in ConfigMap kube-system/kube-proxy-config"}},
-		{"AKS, kube-proxy in mode ipvs", networks.Evidence{DaemonSets: withContainer("kube-proxy", ipvs)}, []string{"--proxy-mode=ipvs in DaemonSet kube-system/kube-proxy"}},
-		{"RKE2, kube-proxy in mode ipvs", networks.Evidence{DaemonSets: daemonSets("rke2-canal"), Proxies: []corev1.Pod{*staticProxy}}, []string{"pod kube-system/kube-proxy"}},
-		{"k3s, kube-proxy in mode ipvs", networks.Evidence{Nodes: annotated("k3s.io/node-args", `["server","--kube-proxy-arg","proxy-mode=ipvs"]`)}, []string{"(node n1): IPVS"}},
+		{
+			"flannel beside kube-proxy in mode iptables",
+			proxy(map[string]string{"config.conf": "mode: iptables"}, "kube-proxy"), nil,
+		},
+		{
+			"kube-proxy in the default mode",
+			proxy(map[string]string{"config.conf": "clusterCIDR: 10.1.0.0/16"}, "kube-proxy"), nil,
+		},
+		{
+			"kubeadm, kube-proxy in mode ipvs", proxy(map[string]string{"config.conf": "mode: ipvs"}, "kube-proxy"),
+			[]string{`(mode: "ipvs" in ConfigMap kube-system/kube-proxy): IPVS chooses`},
+		},
+		{
+			"EKS, kube-proxy in mode ipvs", proxy(map[string]string{"config": "mode: \"ipvs\""}, "kube-proxy-config"),
+			[]string{"in ConfigMap kube-system/kube-proxy-config"},
+		},
+		{"AKS, kube-proxy in mode ipvs", networks.Evidence{DaemonSets: withContainer("kube-proxy", ipvs)}, []string{
+			"--proxy-mode=ipvs in DaemonSet kube-system/kube-proxy",
+		}},
+		{
+			"RKE2, kube-proxy in mode ipvs",
+			networks.Evidence{DaemonSets: daemonSets("rke2-canal"), Proxies: []corev1.Pod{*staticProxy}},
+			[]string{"pod kube-system/kube-proxy"},
+		},
+		{
+			"k3s, kube-proxy in mode ipvs",
+			networks.Evidence{Nodes: annotated("k3s.io/node-args", `["server","--kube-proxy-arg","proxy-mode=ipvs"]`)},
+			[]string{"(node n1): IPVS"},
+		},
 		{"an invalid configuration of kube-proxy", proxy(map[string]string{"config.conf": ": ["}, "kube-proxy"), nil},
-		{"kube-router as proxy", networks.Evidence{DaemonSets: withContainer("kube-router", corev1.Container{Args: []string{"--run-router=true", "--run-service-proxy=true"}})}, []string{"--run-service-proxy=true in DaemonSet"}},
-		{"kube-router beside kube-proxy", networks.Evidence{DaemonSets: withContainer("kube-router", corev1.Container{Args: []string{"--run-service-proxy=false"}})}, nil},
+		{
+			"kube-router as proxy", kubeRouter("--run-router=true", "--run-service-proxy=true"),
+			[]string{"--run-service-proxy=true in DaemonSet"},
+		},
+		{"kube-router beside kube-proxy", kubeRouter("--run-service-proxy=false"), nil},
 
 		{"cilium beside kube-proxy", cilium(map[string]string{"kube-proxy-replacement": "false"}), nil},
 		{"cilium beside kube-proxy, masquerading in BPF", cilium(map[string]string{"kube-proxy-replacement": "false", "enable-bpf-masquerade": "true"}), []string{`devices: "eth0"`}},
@@ -148,63 +191,118 @@ func TestSigns(t *testing.T) {
 		{"cilium beside kube-proxy, without masquerading", cilium(map[string]string{"enable-bpf-masquerade": "true", "enable-ipv4-masquerade": "false"}), nil},
 		{"cilium without its ConfigMap", networks.Evidence{DaemonSets: daemonSets("cilium")}, nil},
 		{"cilium for Services", cilium(kpr), []string{`bpf-lb-external-clusterip: "true"`}},
-		{"cilium for everything", cilium(all), []string{`enable-host-legacy-routing: "true"`, `bpf-lb-external-clusterip: "true"`}},
-		{"cilium and kube-proxy's old ConfigMap in mode ipvs", networks.Evidence{DaemonSets: daemonSets("cilium", "kube-proxy"), ConfigMaps: settings("kube-proxy", map[string]string{"config.conf": "mode: ipvs"})}, []string{"IPVS"}},
+		{"cilium for everything", cilium(all), []string{
+			`enable-host-legacy-routing: "true"`, `bpf-lb-external-clusterip: "true"`,
+		}},
+		{"cilium and kube-proxy's old ConfigMap in mode ipvs", networks.Evidence{
+			DaemonSets: daemonSets("cilium", "kube-proxy"),
+			ConfigMaps: settings("kube-proxy", map[string]string{"config.conf": "mode: ipvs"}),
+		}, []string{"IPVS"}},
 		{"cilium, changed", cilium(map[string]string{
 			"kube-proxy-replacement": "true", "enable-bpf-masquerade": "true", "enable-host-legacy-routing": "true", "bpf-lb-external-clusterip": "true",
 		}), nil},
-		{"another plugin, and Cilium's old settings", networks.Evidence{DaemonSets: daemonSets("kindnet"), ConfigMaps: settings("cilium-config", kpr)}, nil},
+		{
+			"another plugin, and Cilium's old settings",
+			networks.Evidence{DaemonSets: daemonSets("kindnet"), ConfigMaps: settings("cilium-config", kpr)}, nil,
+		},
 		{"GKE Dataplane V2", networks.Evidence{
 			DaemonSets: daemonSets("anetd", "netd"), ConfigMaps: settings("cilium-config", kpr),
 			Nodes: labelled(map[string]string{"cloud.google.com/gke-nodepool": "p"}, "10.1.0.0/24"),
 		}, []string{"GKE Dataplane V2 (DaemonSet kube-system/anetd)"}},
 		{"Azure CNI powered by Cilium: Helm's settings are no help", networks.Evidence{
 			DaemonSets: daemonSets("cilium", "azure-cns", "kube-proxy"), ConfigMaps: settings("cilium-config", all),
-			Nodes: labelled(map[string]string{"kubernetes.azure.com/cluster": "x", "kubernetes.azure.com/ebpf-dataplane": "cilium", "kubernetes.azure.com/podnetwork-type": "overlay"}),
+			Nodes: labelled(map[string]string{
+				"kubernetes.azure.com/cluster": "x", "kubernetes.azure.com/ebpf-dataplane": "cilium",
+				"kubernetes.azure.com/podnetwork-type": "overlay",
+			}),
 		}, []string{"Azure CNI powered by Cilium (node n1)"}},
 		{"Azure CNI Overlay", networks.Evidence{
 			DaemonSets: daemonSets("azure-cns", "kube-proxy"),
-			Nodes:      labelled(map[string]string{"kubernetes.azure.com/cluster": "x", "kubernetes.azure.com/podnetwork-type": "overlay"}),
+			Nodes: labelled(map[string]string{
+				"kubernetes.azure.com/cluster": "x", "kubernetes.azure.com/podnetwork-type": "overlay",
+			}),
 		}, nil},
-		{"Azure CNI, node subnet", networks.Evidence{DaemonSets: daemonSets("azure-cns", "kube-proxy"), Nodes: labelled(azure)}, []string{"Azure CNI, node subnet (node n1)"}},
-		{"AKS with kubenet", networks.Evidence{DaemonSets: daemonSets("kube-proxy"), Nodes: labelled(azure, "10.244.0.0/24")}, nil},
-		{"AKS with a plugin of one's own", networks.Evidence{DaemonSets: daemonSets("cilium"), Nodes: labelled(azure)}, nil},
-		{"EKS", networks.Evidence{DaemonSets: daemonSets("aws-node", "kube-proxy")}, []string{"Amazon VPC CNI (DaemonSet kube-system/aws-node)"}},
-		{"EKS with custom networking", networks.Evidence{DaemonSets: withContainer("aws-node", custom)}, []string{"Amazon VPC CNI with custom networking"}},
+		{
+			"Azure CNI, node subnet",
+			networks.Evidence{DaemonSets: daemonSets("azure-cns", "kube-proxy"), Nodes: labelled(azure)},
+			[]string{"Azure CNI, node subnet (node n1)"},
+		},
+		{
+			"AKS with kubenet",
+			networks.Evidence{DaemonSets: daemonSets("kube-proxy"), Nodes: labelled(azure, "10.244.0.0/24")}, nil,
+		},
+		{
+			"AKS with a plugin of one's own",
+			networks.Evidence{DaemonSets: daemonSets("cilium"), Nodes: labelled(azure)}, nil,
+		},
+		{"EKS", networks.Evidence{DaemonSets: daemonSets("aws-node", "kube-proxy")}, []string{
+			"Amazon VPC CNI (DaemonSet kube-system/aws-node)",
+		}},
+		{"EKS with custom networking", networks.Evidence{DaemonSets: withContainer("aws-node", custom)}, []string{
+			"Amazon VPC CNI with custom networking",
+		}},
 
 		{"calico", calico(), nil},
-		{"calico, BPF", calico(calicoObject("FelixConfiguration", "default", map[string]any{"bpfEnabled": true})), []string{"bpfEnabled: false in FelixConfiguration default"}},
-		{"calico, BPF on one node", calico(calicoObject("FelixConfiguration", "node.n1", map[string]any{"bpfEnabled": true})), nil},
-		{"calico, BPF by its operator", calico(installation), []string{"calicoNetwork.linuxDataplane: BPF in Installation default"}},
-		{"canal, BPF", networks.Evidence{DaemonSets: daemonSets("canal"), Objects: calicoObjects(installation)}, []string{"Calico with eBPF"}},
+		{
+			"calico, BPF", calico(calicoObject("FelixConfiguration", "default", map[string]any{"bpfEnabled": true})),
+			[]string{"bpfEnabled: false in FelixConfiguration default"},
+		},
+		{
+			"calico, BPF on one node",
+			calico(calicoObject("FelixConfiguration", "node.n1", map[string]any{"bpfEnabled": true})), nil,
+		},
+		{"calico, BPF by its operator", calico(installation), []string{
+			"calicoNetwork.linuxDataplane: BPF in Installation default",
+		}},
+		{
+			"canal, BPF", networks.Evidence{DaemonSets: daemonSets("canal"), Objects: calicoObjects(installation)},
+			[]string{"Calico with eBPF"},
+		},
 		{"calico, tunnels between networks of nodes", calico(pool("a", "Never", "CrossSubnet")), nil},
-		{"calico, no tunnels", calico(pool("a", "Never", "Never"), pool("b", "", "")), []string{"(IPPool a, b): nodes have no address in the pod network"}},
+		{"calico, no tunnels", calico(pool("a", "Never", "Never"), pool("b", "", "")), []string{
+			"(IPPool a, b): nodes have no address in the pod network",
+		}},
 		{"calico, a disabled pool", calico(calicoObject("IPPool", "remote", map[string]any{"disabled": true})), nil},
 		{"calico, tunnels, and a pool for load balancers", calico(
-			pool("a", "Always", "Never"), calicoObject("IPPool", "lb", map[string]any{"allowedUses": []any{"LoadBalancer"}, "ipipMode": "Never"}),
+			pool("a", "Always", "Never"), calicoObject("IPPool", "lb", map[string]any{
+				"allowedUses": []any{"LoadBalancer"}, "ipipMode": "Never",
+			}),
 		), nil},
 		{"canal has pools without tunnels, and flannel's devices", networks.Evidence{
 			DaemonSets: daemonSets("canal"), Objects: calicoObjects(pool("a", "Never", "Never")),
 		}, nil},
 		{"calico, BPF in its DaemonSet", networks.Evidence{
-			DaemonSets: withContainer("calico-node", corev1.Container{Name: "calico-node", Env: []corev1.EnvVar{{Name: "FELIX_BPFENABLED", Value: "true"}}}),
+			DaemonSets: withContainer("calico-node", corev1.Container{
+				Name: "calico-node", Env: []corev1.EnvVar{{Name: "FELIX_BPFENABLED", Value: "true"}},
+			}),
 		}, []string{"FELIX_BPFENABLED=true in DaemonSet kube-system/calico-node"}},
 
-		{"antrea", networks.Evidence{DaemonSets: daemonSets("antrea-agent"), ConfigMaps: settings("antrea-config", map[string]string{"antrea-agent.conf": "antreaProxy:\n  proxyAll: false\n"})}, nil},
-		{"antrea for Services", networks.Evidence{DaemonSets: daemonSets("antrea-agent"), ConfigMaps: settings("antrea-config", map[string]string{"antrea-agent.conf": "antreaProxy:\n  proxyAll: true\n"})}, []string{"antreaProxy.proxyAll: false"}},
+		{"antrea", antrea("antreaProxy:\n  proxyAll: false\n"), nil},
+		{
+			"antrea for Services", antrea("antreaProxy:\n  proxyAll: true\n"),
+			[]string{"antreaProxy.proxyAll: false"},
+		},
 
 		{"ovn, local", ovn(`{"default":{"mode":"local"}}`), nil},
 		{"ovn, mode unknown", ovn("x", ""), nil},
-		{"ovn, shared", ovn(`{"default":{"mode":"local"}}`, `{"default":{"mode":"shared"}}`), []string{"gateway mode \"shared\" (node n2): "}},
-		{"ovn, shared everywhere", ovn(`{"default":{"mode":"shared"}}`, `{"default":{"mode":"shared"}}`), []string{"(node n1 and 1 more): "}},
+		{"ovn, shared", ovn(`{"default":{"mode":"local"}}`, `{"default":{"mode":"shared"}}`), []string{
+			"gateway mode \"shared\" (node n2): ",
+		}},
+		{"ovn, shared everywhere", ovn(`{"default":{"mode":"shared"}}`, `{"default":{"mode":"shared"}}`), []string{
+			"(node n1 and 1 more): ",
+		}},
 		{"ovn shared, and kube-proxy in mode ipvs", networks.Evidence{
-			DaemonSets: append(daemonSets("ovnkube-node"), withContainer("kube-proxy", ipvs)...), Nodes: annotated("k8s.ovn.org/l3-gateway-config", `{"default":{"mode":"shared"}}`),
+			DaemonSets: append(daemonSets("ovnkube-node"), withContainer("kube-proxy", ipvs)...),
+			Nodes:      annotated("k8s.ovn.org/l3-gateway-config", `{"default":{"mode":"shared"}}`),
 		}, []string{"gateway mode", "IPVS"}},
 
 		{"cilium, whose ConfigMap this user may not read", networks.Evidence{
 			DaemonSets: daemonSets("cilium"), Unread: map[string]bool{"cilium-config": true},
 		}, []string{"This user has no right to read ConfigMap cilium-config"}},
-		{"nothing may be read", networks.Evidence{Unread: map[string]bool{"DaemonSets": true, "kube-proxy": true}}, []string{"is not known: GKE Dataplane V2; kube-proxy in mode"}},
+		{
+			"nothing may be read", networks.Evidence{Unread: map[string]bool{"DaemonSets": true, "kube-proxy": true}},
+			[]string{"is not known: GKE Dataplane V2; kube-proxy in mode"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			warnings := networks.DetectPlugin(test.evidence).Warnings
@@ -258,8 +356,9 @@ func TestDiscoverWarnsAboutPlugins(t *testing.T) {
 	require.Contains(t, n.Warnings[0], "bpf-lb-external-clusterip")
 }
 
-// A user of a namespace chooses neither the plugin nor the pod networks of the cluster, by a DaemonSet with the name of a plugin and a ConfigMap beside it.
-// He can have it use the network of nodes, but has no right to run its pods, or the right to run others.
+// A user of a namespace chooses neither the plugin nor the pod networks of the cluster, by a
+// DaemonSet with the name of a plugin and a ConfigMap beside it. He can have it use the network of
+// nodes, but has no right to run its pods, or the right to run others.
 func TestHostileDaemonSetOfAPlugin(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.DaemonSet){
 		"pods":                     func(ds *appsv1.DaemonSet) { ds.Status.CurrentNumberScheduled = 3 },
@@ -273,7 +372,8 @@ func TestHostileDaemonSetOfAPlugin(t *testing.T) {
 			n, err := networks.Discover(t.Context(), clustertest.Client(t, ds, config,
 				configMap("kube-flannel", "kube-flannel-cfg", "net-conf.json", `{"Network":"10.9.0.0/16"}`)))
 			require.NoError(t, err)
-			require.Equal(t, "[10.9.0.0/16] from ConfigMap kube-flannel/kube-flannel-cfg", fmt.Sprintf("%v from %s", n.Pods.CIDRs, n.Pods.From), "%s, %s", plugin, name)
+			require.Equal(t, "[10.9.0.0/16] from ConfigMap kube-flannel/kube-flannel-cfg",
+				fmt.Sprintf("%v from %s", n.Pods.CIDRs, n.Pods.From), "%s, %s", plugin, name)
 			require.Equal(t, v1alpha1.GenericNetwork, n.Plugin, "%s, %s", plugin, name)
 			require.Empty(t, n.Warnings, "%s, %s", plugin, name)
 		}
@@ -282,8 +382,11 @@ func TestHostileDaemonSetOfAPlugin(t *testing.T) {
 
 // A user who may not read where plugins keep their settings is told so, and joins.
 func TestDiscoverWithoutRights(t *testing.T) {
-	c := interceptor.NewClient(clustertest.Client(t, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cilium"}}), interceptor.Funcs{
-		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	cilium := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cilium"}}
+	c := interceptor.NewClient(clustertest.Client(t, cilium), interceptor.Funcs{
+		Get: func(
+			ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption,
+		) error {
 			if _, ok := o.(*corev1.ConfigMap); ok {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, key.Name, nil)
 			}

@@ -396,7 +396,9 @@ func TestUninstallWithANodeDown(t *testing.T) {
 	j := newJoined(t)
 	j.agents = false
 	j.clean(t, j.c)
-	down := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	down := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n3", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+	}
 	require.NoError(t, j.c.Create(t.Context(), down))
 	require.NoError(t, j.c.Create(t.Context(), &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")}))
 	require.EqualError(t, j.uninstall(t), "nodes that were not Ready may still have devices, routes and rules of this cluster's agents: restart n3")

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// installed installs the workloads of a cluster with a global network, on a Linux node that is Ready, a Windows node, a virtual node
-// and a node that is not Ready.
+// installed installs the workloads of a cluster with a global network, on a Linux node that is
+// Ready, a Windows node, a virtual node and a node that is not Ready.
 func installed(t *testing.T, s *kubetest.Server) client.Client {
 	t.Helper()
 	c := s.Client(t)
@@ -35,14 +35,17 @@ func installed(t *testing.T, s *kubetest.Server) client.Client {
 		"virtual": {corev1.LabelOSStable: "linux", "type": "virtual-kubelet"},
 		"broken":  {corev1.LabelOSStable: "linux", "submariner.io/gateway": "true"},
 	} {
-		require.NoError(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
+		require.NoError(t, c.Create(t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		}))
 	}
 	beat(t, c)
 	objs, err := cluster.Everything()
 	require.NoError(t, err)
 	for _, obj := range objs {
 		switch obj.(type) {
-		case *corev1.Namespace, *corev1.ResourceQuota, *corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding, *appsv1.DaemonSet, *appsv1.Deployment:
+		case *corev1.Namespace, *corev1.ResourceQuota, *corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding,
+			*appsv1.DaemonSet, *appsv1.Deployment:
 			require.NoError(t, kube.Apply(t.Context(), c, kube.FieldOwner, obj))
 		}
 	}
@@ -55,14 +58,17 @@ func beat(t *testing.T, c client.Client) {
 	for _, name := range []string{"ok", "windows", "virtual"} {
 		was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		n := was.DeepCopy()
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+		n.Status.Conditions = []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()},
+		}
 		require.NoError(t, c.Status().Patch(t.Context(), n, client.StrategicMergeFrom(was)))
 	}
 }
 
 func faults(t *testing.T, c client.Client) []workload.Fault {
 	t.Helper()
-	s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName}, []string{cluster.GlobalnetName})
+	s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName},
+		[]string{cluster.GlobalnetName})
 	require.NoError(t, err)
 	return s.Faults()
 }
@@ -70,13 +76,17 @@ func faults(t *testing.T, c client.Client) []workload.Fault {
 // asked returns the faults, with what the API server answers now: controllers that have failed often report late.
 func asked(t *testing.T, c client.Client) []workload.Fault {
 	t.Helper()
-	s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName}, []string{cluster.GlobalnetName})
+	s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName},
+		[]string{cluster.GlobalnetName})
 	require.NoError(t, err)
 	return s.Ask(t.Context(), c, s.Faults())
 }
 
 // until waits until the faults are as wanted.
-func until(t *testing.T, c client.Client, what string, read func(*testing.T, client.Client) []workload.Fault, ok func([]workload.Fault) bool) {
+func until(
+	t *testing.T, c client.Client, what string, read func(*testing.T, client.Client) []workload.Fault,
+	ok func([]workload.Fault) bool,
+) {
 	t.Helper()
 	var got []workload.Fault
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -89,23 +99,27 @@ func until(t *testing.T, c client.Client, what string, read func(*testing.T, cli
 }
 
 func rejects(name, expression, message string) []client.Object {
-	deny := admissionv1.Fail
+	deny, meta := admissionv1.Fail, metav1.ObjectMeta{Name: name}
 	return []client.Object{
-		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &deny,
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
 				kube.AdmissionRule("", []admissionv1.OperationType{admissionv1.Create}, "pods"),
 			}},
 			Validations: []admissionv1.Validation{{Expression: expression, Message: message}},
 		}},
-		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: meta,
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
+		},
 	}
 }
 
-// Whatever keeps the API server from creating pods is told in its own words, with the remedy, for each workload on each node that can run
-// its pods: not on a Windows node, a virtual node, or a node that is not Ready.
+// Whatever keeps the API server from creating pods is told in its own words, with the remedy, for
+// each workload on each node that can run its pods: not on a Windows node, a virtual node, or a
+// node that is not Ready.
 func TestRejectedPodsAreExplained(t *testing.T) {
 	c := installed(t, kubetest.Start(t))
 	in := metav1.ObjectMeta{Name: "theirs", Namespace: cluster.Namespace}
@@ -117,11 +131,15 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 		fixes string
 	}{
 		{
-			"LimitRange", []client.Object{&corev1.LimitRange{ObjectMeta: in, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: memory}}}}},
+			"LimitRange", []client.Object{&corev1.LimitRange{ObjectMeta: in, Spec: corev1.LimitRangeSpec{
+				Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: memory}},
+			}}},
 			"maximum memory usage per Container is 256Mi, but limit is", "raise the limits of the LimitRange",
 		},
 		{
-			"ResourceQuota", []client.Object{&corev1.ResourceQuota{ObjectMeta: in, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceLimitsMemory: resource.MustParse("1Mi")}}}},
+			"ResourceQuota", []client.Object{&corev1.ResourceQuota{ObjectMeta: in, Spec: corev1.ResourceQuotaSpec{
+				Hard: corev1.ResourceList{corev1.ResourceLimitsMemory: resource.MustParse("1Mi")},
+			}}},
 			"exceeded quota: theirs", "raise the ResourceQuota",
 		},
 		{
@@ -137,11 +155,14 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 			require.NoError(t, c.Create(t.Context(), rule.DeepCopyObject().(client.Object)), test.name)
 		}
 		until(t, c, test.name, read, func(got []workload.Fault) bool {
-			require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace), client.GracePeriodSeconds(0))) // created before the rule was in force
+			// Created before the rule was in force.
+			require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace),
+				client.GracePeriodSeconds(0)))
 			rejected := map[string]bool{}
 			for _, f := range got {
 				require.Contains(t, []string{"", "ok"}, f.Node, f.String())
-				if f.Rejected && f.Lasting && strings.Contains(f.Text, test.want) && strings.Contains(f.Remedy, test.fixes) {
+				if f.Rejected && f.Lasting && strings.Contains(f.Text, test.want) &&
+					strings.Contains(f.Remedy, test.fixes) {
 					rejected[f.Workload] = true
 				}
 			}
@@ -159,11 +180,13 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 	}
 	enforce("baseline")
 	until(t, c, "PodSecurity", asked, func(got []workload.Fault) bool {
-		require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace), client.GracePeriodSeconds(0)))
+		require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace),
+			client.GracePeriodSeconds(0)))
 		return slices.ContainsFunc(got, func(f workload.Fault) bool {
 			return f.Workload == "DaemonSet "+cluster.GatewayName && f.Rejected && f.Lasting &&
 				strings.Contains(f.Text, `violates PodSecurity "baseline:latest"`) &&
-				strings.Contains(f.Remedy, "label namespace submariner-operator pod-security.kubernetes.io/enforce=privileged")
+				strings.Contains(f.Remedy,
+					"label namespace submariner-operator pod-security.kubernetes.io/enforce=privileged")
 		})
 	})
 	enforce("privileged")
@@ -174,7 +197,8 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 	until(t, c, "no Events", faults, func(got []workload.Fault) bool {
 		s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName}, nil)
 		require.NoError(t, err)
-		require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace), client.GracePeriodSeconds(0)))
+		require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace),
+			client.GracePeriodSeconds(0)))
 		s.Events, s.Pods = nil, nil
 		require.Equal(t, "there is no pod yet", s.Faults()[0].Text)
 		f := s.Ask(t.Context(), c, s.Faults())[0]
@@ -187,7 +211,8 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 	for _, name := range []string{cluster.GatewayName, cluster.RouteAgentName} {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace}}
 		until(t, c, "no rule", faults, func(got []workload.Fault) bool {
-			require.NoError(t, c.Patch(t.Context(), ds, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/try":"`+time.Now().String()+`"}}}`))))
+			require.NoError(t, c.Patch(t.Context(), ds, client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"annotations":{"example.com/try":"`+time.Now().String()+`"}}}`))))
 			for _, f := range got {
 				if f.Workload == "DaemonSet "+name {
 					return f.Node == "ok" && f.Pod != "" && f.Usual && f.Text == "not scheduled yet"
@@ -200,24 +225,37 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 
 // A user who may not read the reason is told so.
 func TestHiddenReasons(t *testing.T) {
-	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	n := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
-	s := workload.Snapshot{Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Hidden: []string{"events"}}
-	require.Equal(t, "DaemonSet agent on node n1: there is no pod yet; this user may not list events in namespace ns, which have the reason", s.Faults()[0].String())
+	s := workload.Snapshot{
+		Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Hidden: []string{"events"},
+	}
+	require.Equal(t, "DaemonSet agent on node n1: there is no pod yet; this user may not list events in namespace "+
+		"ns, which have the reason", s.Faults()[0].String())
 	require.False(t, s.Faults()[0].Usual)
 }
 
 // A failed node keeps the status of its containers: the condition of the pod counts. Nobody waits for its pod.
 func TestPodsOnFailedNodes(t *testing.T) {
-	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	n := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-x", Namespace: "ns", Labels: map[string]string{"app": "agent"}}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-x", Namespace: "ns", Labels: map[string]string{"app": "agent"}},
+		Spec:       corev1.PodSpec{NodeName: "n1"},
+	}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Ready: true}}
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
-	s := workload.Snapshot{Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Pods: []corev1.Pod{p}}
-	require.Equal(t, "DaemonSet agent: pod agent-x on node n1: running, but not ready: see kubectl logs -n ns agent-x", s.Faults()[0].String())
+	s := workload.Snapshot{
+		Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Pods: []corev1.Pod{p},
+	}
+	require.Equal(t, "DaemonSet agent: pod agent-x on node n1: running, but not ready: see kubectl logs -n ns agent-x",
+		s.Faults()[0].String())
 	s.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
 	require.Empty(t, s.Faults())
 	s.Nodes[0].Status.Conditions[0].Status = corev1.ConditionTrue
@@ -232,7 +270,9 @@ func TestLinesAreFew(t *testing.T) {
 		all = append(all, workload.Fault{Workload: "DaemonSet x", Node: node, Text: "forbidden"})
 	}
 	for _, pod := range strings.Fields("p1 p2 p3 p4 p5 p6") {
-		all = append(all, workload.Fault{Workload: "DaemonSet y", Node: "a", Pod: pod, Text: "not ready", Remedy: "see logs"})
+		all = append(all, workload.Fault{
+			Workload: "DaemonSet y", Node: "a", Pod: pod, Text: "not ready", Remedy: "see logs",
+		})
 	}
 	require.Equal(t, []string{
 		"DaemonSet x on node a, b, c, d, e and 2 more: forbidden",
@@ -258,7 +298,9 @@ func TestDeploymentWithAFailedNode(t *testing.T) {
 			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 		}
 	}
-	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
+	d := appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))},
+	}
 	d.Status = appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}
 	s := workload.Snapshot{
 		Deployments: []appsv1.Deployment{d},

@@ -48,7 +48,9 @@ func TestAntispoof(t *testing.T) {
 	require.Empty(t, dataplane.Diff(look(t, ns, h), want))
 	const counter = "counter packets 0 bytes 0 drop" // in each rule that drops
 	rules := strings.ReplaceAll(ns.Run("nft list table ip submariner-gateway-antispoof"), counter, "drop")
-	require.Regexp(t, `(?s)hook prerouting priority -450; policy accept;.*iifname "vxlan-tunnel" drop comment.*iifname "subvx-\*" drop comment`, strings.ReplaceAll(ns.Run("nft list table ip6 submariner-gateway-antispoof"), counter, "drop"))
+	require.Regexp(t,
+		`(?s)hook prerouting priority -450; policy accept;.*iifname "vxlan-tunnel" drop comment.*iifname "subvx-\*" drop comment`,
+		strings.ReplaceAll(ns.Run("nft list table ip6 submariner-gateway-antispoof"), counter, "drop"))
 	for _, line := range []string{
 		"type filter hook input priority filter - 10; policy accept;", "udp dport 4503 jump vxlan comment", "fib saddr . iif oif missing drop comment",
 		"@th,224,16 != 0x800 jump drop-source comment", "ip saddr . @th,336,32 & 0xffff0000 . 0xffff0000", "ip daddr 240.0.0.0/5 jump unforwarded", "ip daddr 244.0.0.0/6 drop", " jump ports comment",

@@ -12,11 +12,13 @@ import (
 	"subctl/dataplane"
 )
 
-// The jump to a chain that is Last comes after all rules of others, wherever they add theirs, and before the first rule that
-// refuses all packets. Rules after it that only accept do not matter.
+// The jump to a chain that is Last comes after all rules of others, wherever they add theirs, and
+// before the first rule that refuses all packets. Rules after it that only accept do not matter.
 func TestLastChain(t *testing.T) {
 	ns, h := node(t, dataplane.RouteOwner)
-	c := dataplane.Chain{Table: "filter", Name: "SUBMARINER-LAST", Hook: "FORWARD", Last: true, Rules: []string{"-s 192.0.2.9/32 -j ACCEPT"}}
+	c := dataplane.Chain{Table: "filter", Name: "SUBMARINER-LAST", Hook: "FORWARD", Last: true, Rules: []string{
+		"-s 192.0.2.9/32 -j ACCEPT",
+	}}
 	ns.Run(`iptables -N OTHERS; iptables -A OTHERS -s 192.0.2.1 -j DROP; iptables -A FORWARD -j OTHERS
 iptables -N ufw-reject; iptables -A ufw-reject -p udp -j ACCEPT; iptables -N ufw-log; iptables -A ufw-log -j LOG`)
 	want := state(t, c)
@@ -28,20 +30,30 @@ iptables -N ufw-reject; iptables -A ufw-reject -p udp -j ACCEPT; iptables -N ufw
 		stays         bool   // the jump is where it must be
 	}{
 		{name: "after the others", before: "-A FORWARD -j OTHERS", stays: true},
-		{name: "an accept is added", command: "iptables -A FORWARD -m mark --mark 0x10000/0x10000 -j ACCEPT", before: "-A FORWARD -j OTHERS", stays: true},
-		{name: "a chain is added", command: "iptables -A FORWARD -j ufw-log", before: "-A FORWARD -j ufw-log"},
-		{name: "a rule that drops some is added", command: "iptables -A FORWARD -s 192.0.2.2 -j DROP", before: "-A FORWARD -s 192.0.2.2/32 -j DROP"},
 		{
-			name: "a rule that rejects all is added", command: `iptables -A FORWARD -m comment --comment "no \"more\"" -j REJECT`,
-			before: "-A FORWARD -s 192.0.2.2/32 -j DROP", after: `-A FORWARD -m comment --comment "no \"more\"" -j REJECT --reject-with icmp-port-unreachable`, stays: true,
+			name: "an accept is added", command: "iptables -A FORWARD -m mark --mark 0x10000/0x10000 -j ACCEPT",
+			before: "-A FORWARD -j OTHERS", stays: true,
+		},
+		{name: "a chain is added", command: "iptables -A FORWARD -j ufw-log", before: "-A FORWARD -j ufw-log"},
+		{
+			name: "a rule that drops some is added", command: "iptables -A FORWARD -s 192.0.2.2 -j DROP",
+			before: "-A FORWARD -s 192.0.2.2/32 -j DROP",
+		},
+		{
+			name:    "a rule that rejects all is added",
+			command: `iptables -A FORWARD -m comment --comment "no \"more\"" -j REJECT`,
+			before:  "-A FORWARD -s 192.0.2.2/32 -j DROP",
+			after:   `-A FORWARD -m comment --comment "no \"more\"" -j REJECT --reject-with icmp-port-unreachable`,
+			stays:   true,
 		},
 		{
 			name: "a rule after the end is added", command: "iptables -A FORWARD -s 192.0.2.3 -j DROP",
 			before: "-A FORWARD -s 192.0.2.2/32 -j DROP", stays: true,
 		},
 		{
-			name: "a chain that rejects all comes first", command: "iptables -A ufw-reject -j REJECT; iptables -I FORWARD 2 -j ufw-reject",
-			before: "-A FORWARD -j OTHERS", after: "-A FORWARD -j ufw-reject",
+			name:    "a chain that rejects all comes first",
+			command: "iptables -A ufw-reject -j REJECT; iptables -I FORWARD 2 -j ufw-reject",
+			before:  "-A FORWARD -j OTHERS", after: "-A FORWARD -j ufw-reject",
 		},
 		{name: "twice", command: "iptables -A FORWARD -j SUBMARINER-LAST", after: "-A FORWARD -j ufw-reject"},
 		{name: "deleted", command: "iptables -D FORWARD -j SUBMARINER-LAST", after: "-A FORWARD -j ufw-reject"},
@@ -82,10 +94,12 @@ func TestEndsAll(t *testing.T) {
 -A returns -j DROP
 `)
 	for rule, want := range map[string]bool{
-		"-j DROP": true, "-j REJECT --reject-with icmp-host-prohibited": true, `-m comment --comment "a -b \" c" -j DROP`: true, "-m comment --comment x -j DROP": true,
+		"-j DROP": true, "-j REJECT --reject-with icmp-host-prohibited": true,
+		`-m comment --comment "a -b \" c" -j DROP`: true, "-m comment --comment x -j DROP": true,
 		"-j rejects": true, "-g rejects": true,
 		"-j ACCEPT": false, "-j logs": false, "-j drops": false, "-j returns": false, "-s 192.0.2.1/32 -j DROP": false,
-		`-m comment --comment "x" -s 192.0.2.1/32 -j DROP`: false, "-m conntrack --ctstate INVALID -j DROP": false, "-i eth0 -j rejects": false,
+		`-m comment --comment "x" -s 192.0.2.1/32 -j DROP`: false, "-m conntrack --ctstate INVALID -j DROP": false,
+		"-i eth0 -j rejects": false,
 	} {
 		require.Equal(t, want, endsAll(saved, savedRule{table: "filter", chain: "FORWARD", rule: rule}), rule)
 	}

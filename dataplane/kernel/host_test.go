@@ -115,7 +115,9 @@ func TestWrongNamespace(t *testing.T) {
 	})
 	require.Empty(t, elsewhere.Run("iptables-save"))
 	// Netlink does not depend on the thread.
-	require.NoError(t, h.Apply(context.Background(), dataplane.Op{New: dataplane.Rule{Priority: 100, Table: dataplane.CableTable}}))
+	require.NoError(t, h.Apply(context.Background(), dataplane.Op{
+		New: dataplane.Rule{Priority: 100, Table: dataplane.CableTable},
+	}))
 }
 
 // cut stops the agent after some steps.
@@ -160,7 +162,8 @@ func TestErrors(t *testing.T) {
 		says string
 	}{
 		{dataplane.Addr{Dev: "vxlan-tunnel", Prefix: cidr("241.0.0.1/8")}, unix.ENODEV, "adding address 241.0.0.1/8 on vxlan-tunnel"},
-		{dataplane.Route{Table: dataplane.CableTable, Dst: cidr("10.0.0.0/8"), Group: 7}, unix.EINVAL, "adding route (ip route replace 10.0.0.0/8 table 170171100 nhid 7): invalid argument: Nexthop id does not exist"},
+		{dataplane.Route{Table: dataplane.CableTable, Dst: cidr("10.0.0.0/8"), Group: 7}, unix.EINVAL, "adding route " +
+			"(ip route replace 10.0.0.0/8 table 170171100 nhid 7): invalid argument: Nexthop id does not exist"},
 		{dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{{ID: 5, Weight: 1}}}, unix.EINVAL, "adding next hop or group 520093697: invalid argument: Invalid nexthop id"},
 		{dataplane.Nexthop{ID: 0x10000001, Via: ip("203.0.113.1"), Dev: "eth0"}, unix.ENETUNREACH, "Nexthop has invalid gateway"},
 		{dataplane.Group{ID: 0x1f000001, Idle: 1}, nil, "multiple of 100ms"},

@@ -111,7 +111,9 @@ func one() []dataplane.Object {
 		dataplane.Route{Table: dataplane.CableTable, Dst: cidr("0.0.0.0/0"), Group: 0x1f000002},
 		dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable, Specific: true},
 		dataplane.MarkRule{Priority: 105, Mark: 1, Mask: 0x3f, Table: dataplane.CableTable},
-		dataplane.Arrival{Priority: dataplane.ArrivalPriority, Dev: "notyet0", Table: dataplane.IntraTable, Specific: true},
+		dataplane.Arrival{
+			Priority: dataplane.ArrivalPriority, Dev: "notyet0", Table: dataplane.IntraTable, Specific: true,
+		},
 	}
 }
 

@@ -134,8 +134,8 @@ func TestForeignRouteInTheWay(t *testing.T) {
 	settle(t, ns, h, state(t, one()...))
 }
 
-// The next hop or group of another program with an ID of ours is neither replaced, used nor removed, the error names it, and
-// the rest is in force.
+// The next hop or group of another program with an ID of ours is neither replaced, used nor
+// removed, the error names it, and the rest is in force.
 func TestForeignNexthop(t *testing.T) {
 	for name, foreign := range map[string]string{
 		"next hop": "ip nexthop add id 0x10000001 via 172.18.0.9 dev eth0 proto 99",
@@ -160,8 +160,8 @@ func TestForeignNexthop(t *testing.T) {
 	}
 }
 
-// A device of another program with a name of ours is neither changed, used nor removed, whatever its kind. The error names it,
-// and what does not depend on the device is in force.
+// A device of another program with a name of ours is neither changed, used nor removed, whatever
+// its kind. The error names it, and what does not depend on the device is in force.
 func TestForeignDevice(t *testing.T) {
 	for name, c := range map[string]struct{ device, add string }{
 		"of another kind": {dataplane.VXLANDevice, "type veth peer name x"},
@@ -170,8 +170,8 @@ func TestForeignDevice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns, h := node(t, dataplane.GatewayOwner)
-			ns.Run(fmt.Sprintf("ip link add %s %s && ip link set %[1]s up && sleep 0.1 && ip addr add 192.0.2.1/24 dev %[1]s && ip neigh add 192.0.2.7 lladdr "+
-				"0a:58:ac:12:00:03 dev %[1]s nud permanent", c.device, c.add))
+			ns.Run(fmt.Sprintf("ip link add %s %s && ip link set %[1]s up && sleep 0.1 && ip addr add 192.0.2.1/24 "+
+				"dev %[1]s && ip neigh add 192.0.2.7 lladdr 0a:58:ac:12:00:03 dev %[1]s nud permanent", c.device, c.add))
 			show := fmt.Sprintf("ip link show %s; ip -4 addr show %[1]s; ip neigh show dev %[1]s", c.device)
 			before := ns.Run(show)
 			want := state(t, one()...)
@@ -189,8 +189,8 @@ func TestForeignDevice(t *testing.T) {
 	}
 }
 
-// Routes of other programs in our tables, and their rules that come before ours or select the same packets, are named with the
-// remedy. Others are not.
+// Routes of other programs in our tables, and their rules that come before ours or select the same
+// packets, are named with the remedy. Others are not.
 func TestConflicts(t *testing.T) {
 	ns, gateway := node(t, dataplane.GatewayOwner)
 	route := host(t, ns, dataplane.RouteOwner)
@@ -201,25 +201,35 @@ func TestConflicts(t *testing.T) {
 		look(t, ns, route)
 		return strings.Join(slices.Concat(gateway.Conflicts(), route.Conflicts()), "\n")
 	}
-	ns.Run("ip rule add pref 100 lookup local && ip rule add pref 30 fwmark 0x174041 lookup 7 && ip rule add pref 5000 lookup 100 && " +
-		"ip rule add pref 98 from 192.0.2.1 lookup 98 && ip route add default via 172.18.0.9 table 100 && ip rule add pref 97 lookup main suppress_prefixlength 0")
+	ns.Run("ip rule add pref 100 lookup local && ip rule add pref 30 fwmark 0x174041 lookup 7 && ip rule add pref " +
+		"5000 lookup 100 && ip rule add pref 98 from 192.0.2.1 lookup 98 && ip route add default via 172.18.0.9 " +
+		"table 100 && ip rule add pref 97 lookup main suppress_prefixlength 0")
 	require.Empty(t, conflicts(), "what does no harm")
 	for name, c := range map[string]struct{ foreign, undo, want string }{
 		"a route": {
-			"ip route add 198.51.100.0/24 via 172.18.0.1 table 170171100 proto 99", "ip route del 198.51.100.0/24 table 170171100 proto 99",
+			"ip route add 198.51.100.0/24 via 172.18.0.1 table 170171100 proto 99",
+			"ip route del 198.51.100.0/24 table 170171100 proto 99",
 			"ip route del 198.51.100.0/24 table 170171100 proto 99",
 		},
 		"the route of a transparent proxy": {
 			"ip route add local 0.0.0.0/0 dev lo table 170171151", "ip route del local 0.0.0.0/0 table 170171151",
 			"ip route del local 0.0.0.0/0 table 170171151 proto 3",
 		},
-		"a rule that comes first": {"ip rule add pref 50 lookup 300", "ip rule del pref 50", "(pref 50 lookup 300 protocol 0) comes before ours"},
-		"a rule with our priority": {
-			"ip rule add pref 100 from 10.0.2.5 lookup 200", "ip rule del from 10.0.2.5", "(pref 100 from 10.0.2.5/32 lookup 200 protocol 0) has the same priority",
+		"a rule that comes first": {
+			"ip rule add pref 50 lookup 300", "ip rule del pref 50",
+			"(pref 50 lookup 300 protocol 0) comes before ours",
 		},
-		"a mark of ours": {"ip rule add pref 5001 fwmark 1 lookup 300", "ip rule del pref 5001", "(pref 5001 fwmark 0x1/0xffffffff lookup 300 protocol 0) selects the same"},
+		"a rule with our priority": {
+			"ip rule add pref 100 from 10.0.2.5 lookup 200", "ip rule del from 10.0.2.5",
+			"(pref 100 from 10.0.2.5/32 lookup 200 protocol 0) has the same priority",
+		},
+		"a mark of ours": {
+			"ip rule add pref 5001 fwmark 1 lookup 300", "ip rule del pref 5001",
+			"(pref 5001 fwmark 0x1/0xffffffff lookup 300 protocol 0) selects the same",
+		},
 		"a mark of ours, first": {
-			"ip rule add pref 31 fwmark 1/1 lookup 300", "ip rule del pref 31", "(pref 31 fwmark 0x1/0x1 lookup 300 protocol 0) selects the same",
+			"ip rule add pref 31 fwmark 1/1 lookup 300", "ip rule del pref 31",
+			"(pref 31 fwmark 0x1/0x1 lookup 300 protocol 0) selects the same",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,8 +254,8 @@ func TestForeignRoutesAreNotUsed(t *testing.T) {
 	route := host(t, ns, dataplane.RouteOwner)
 	ns.Run("ip link set lo up && ip route add 10.0.2.0/24 via 172.18.0.7") // to the pods of a worker
 	paths := func() string {
-		return ns.Run("for ip in 10.0.2.9 172.18.0.3 198.51.100.9; do ip route get $ip; done; " +
-			"ip route get 10.0.2.9 from 10.1.9.9 iif vxlan-tunnel; ip route get 10.0.2.9 from 10.1.9.9 iif vx-submariner")
+		return ns.Run("for ip in 10.0.2.9 172.18.0.3 198.51.100.9; do ip route get $ip; done; ip route get 10.0.2.9 " +
+			"from 10.1.9.9 iif vxlan-tunnel; ip route get 10.0.2.9 from 10.1.9.9 iif vx-submariner")
 	}
 	settle(t, ns, gateway, state(t, slices.DeleteFunc(one(), func(o dataplane.Object) bool {
 		return o.Key() == dataplane.Route{Table: dataplane.CableTable, Dst: cidr("0.0.0.0/0")}.Key()
@@ -253,8 +263,11 @@ func TestForeignRoutesAreNotUsed(t *testing.T) {
 	settle(t, ns, route, routeAgent(t))
 	ns.Run("sysctl -qw net.ipv4.ip_forward=1")
 	before := paths()
-	for _, table := range []int{100, 150, 151, 152, dataplane.CableTable, dataplane.IntraTable, dataplane.DropTable, dataplane.NearTable} {
-		ns.Run(fmt.Sprintf("ip route add default via 172.18.0.9 dev eth0 table %d proto 99 && ip route add local 0.0.0.0/0 dev lo metric 9 table %[1]d", table))
+	for _, table := range []int{
+		100, 150, 151, 152, dataplane.CableTable, dataplane.IntraTable, dataplane.DropTable, dataplane.NearTable,
+	} {
+		ns.Run(fmt.Sprintf("ip route add default via 172.18.0.9 dev eth0 table %d proto 99 && ip route add local "+
+			"0.0.0.0/0 dev lo metric 9 table %[1]d", table))
 		require.Equal(t, before, paths(), table)
 	}
 }

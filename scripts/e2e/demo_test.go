@@ -79,7 +79,8 @@ func TestA3Again(t *testing.T) {
 func TestA4ShowPlan(t *testing.T) {
 	for _, node := range []string{gateway(t, "cluster1"), worker(t, "cluster1")} {
 		plan := must(t, "subctl", "show", "plan", "--context", "cluster1", "--node", node)
-		held := on(t, node, "ip -4 route show table 170171100 2>/dev/null; ip -4 route show table 170171150 2>/dev/null")
+		held := on(t, node,
+			"ip -4 route show table 170171100 2>/dev/null; ip -4 route show table 170171150 2>/dev/null")
 		planned := 0
 		for line := range strings.Lines(plan) {
 			if f := strings.Fields(line); strings.HasPrefix(line, "ip route replace ") && strings.Contains(line, " nhid ") {

@@ -43,7 +43,8 @@ func TestB2DeletedByHand(t *testing.T) {
 		{gw, "ip link del vxlan-tunnel"},
 		{gw, "ip rule del pref 100"},
 		{from.node, "ip link del vx-submariner"},
-		{from.node, "for r in $(ip route show table 170171150 | grep nhid | cut -d' ' -f1); do ip route del $r table 170171150; done"},
+		{from.node, "for r in $(ip route show table 170171150 | grep nhid | cut -d' ' -f1); do ip route del $r table " +
+			"170171150; done"},
 		{from.node, "iptables -F SUBMARINER-FORWARD"},
 		{from.node, "nft delete table ip submariner-route"},
 		{from.node, "ip rule del pref 150; ip nexthop flush"},

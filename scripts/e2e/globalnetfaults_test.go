@@ -129,7 +129,8 @@ func globalOtherCable(t *testing.T) {
 	for _, driver := range []string{"wireguard", "ipsec", "vxlan+wireguard"} {
 		lossless(t, 1, func() map[string]lost {
 			s := startStream(t, from, to)
-			must(t, "subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", "one-two", "--cable-driver", driver,
+			must(t, "subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", "one-two",
+				"--cable-driver", driver,
 				"--left-cluster-selector", "submariner-io/clusterID=cluster1", "--right-cluster-selector", "submariner-io/clusterID=cluster2")
 			used(driver)
 			globalSizes(t)

@@ -173,7 +173,8 @@ func TestD3Mistakes(t *testing.T) {
 		{[]string{"--name", "to-three", "--cable-driver", "vxlan"}, []string{"to-three", "--replace"}},
 		{[]string{"--name", "n", "--cable-driver", "vxlan", "--cable-config", "nowhere"}, []string{"nowhere"}},
 	} {
-		out, err := sh(append([]string{"subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1"}, c.args...)...)
+		out, err := sh(append([]string{"subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1"},
+			c.args...)...)
 		require.Error(t, err, out)
 		for _, w := range c.want {
 			require.Contains(t, out, w)

@@ -32,7 +32,8 @@ func removed(t *testing.T, node, device string) {
 func policyFor(pair, name, driver string, more ...string) []string {
 	a, b, _ := strings.Cut(pair, " ")
 	return append([]string{
-		"subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", name, "--cable-driver", driver,
+		"subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", name, "--cable-driver",
+		driver,
 		"--left-cluster-selector", "submariner-io/clusterID=" + a, "--right-cluster-selector", "submariner-io/clusterID=" + b + ",site",
 	}, more...)
 }

@@ -241,7 +241,8 @@ func (s *scene) connect(t *testing.T, driver string) {
 	if driver == "vxlan" {
 		_, _ = sh("subctl", "cable-policy", "delete", policy, "--context", "cluster1") // of the turn before, if any
 	} else {
-		must(t, "subctl", "cable-policy", "add", "--wait=false", "--replace", "--context", "cluster1", "--name", policy, "--cable-driver", driver,
+		must(t, "subctl", "cable-policy", "add", "--wait=false", "--replace", "--context", "cluster1", "--name", policy,
+			"--cable-driver", driver,
 			"--left-cluster-selector", "submariner-io/clusterID=cluster1", "--right-cluster-selector", "submariner-io/clusterID=cluster2")
 	}
 	eventually(t, time.Minute, func() error {

@@ -110,7 +110,8 @@ func TestSignTable(t *testing.T) {
 		head := "\n## " + strings.ReplaceAll(s.Section, "-", " ")
 		require.Contains(t, strings.ReplaceAll(strings.ReplaceAll(heads, "`", ""), "-", " "), head, s.Product)
 	}
-	require.Contains(t, string(page), "#cilium) | `networkPlugin: cilium`; `kube-proxy-replacement: true` or `strict` in ConfigMap `cilium-config`; ")
+	require.Contains(t, string(page),
+		"#cilium) | `networkPlugin: cilium`; `kube-proxy-replacement: true` or `strict` in ConfigMap `cilium-config`; ")
 	require.Contains(t, string(page), "| works | nothing | *run* |")
 }
 

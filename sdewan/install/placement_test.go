@@ -11,9 +11,9 @@ import (
 	"subctl/cluster"
 )
 
-// The controller, the webhooks and CNFs run on Linux nodes that are not virtual. The first two do so whatever the taints of
-// the nodes are, and leave failed nodes within seconds; a CNF, which is the user's workload, runs on no node that is
-// cordoned. On OpenShift, the pods are admitted.
+// The controller, the webhooks and CNFs run on Linux nodes that are not virtual. The first two do
+// so whatever the taints of the nodes are, and leave failed nodes within seconds; a CNF, which is
+// the user's workload, runs on no node that is cordoned. On OpenShift, the pods are admitted.
 func TestPodsRunWhereTheyCan(t *testing.T) {
 	cnf, err := edge().Deployment()
 	require.NoError(t, err)
@@ -38,7 +38,10 @@ func TestPodsRunWhereTheyCan(t *testing.T) {
 	for _, d := range deployments {
 		pod := d.Spec.Template.Spec
 		require.Equal(t, cluster.SuitedNodes().NodeAffinity, pod.Affinity.NodeAffinity, d.Name)
-		_, ok := cluster.Tolerated([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}, pod.Tolerations)
+		_, ok := cluster.Tolerated([]corev1.Taint{
+			{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+		},
+			pod.Tolerations)
 		require.Equal(t, d != cnf, ok, d.Name)
 		if d == cnf {
 			continue
