@@ -88,8 +88,8 @@ var may = map[string]string{
 		"internal/proxy",
 	"internal/guard": "cluster internal/cli internal/look internal/progress internal/wake internal/words " +
 		"policy/catalog",
-	"internal/drain": "api cluster dataplane internal/cli internal/kube internal/look internal/printer " +
-		"internal/progress internal/wake internal/words",
+	"internal/drain": "api broker/trust cluster cluster/gatewaynodes dataplane internal/cli internal/kube " +
+		"internal/look internal/printer internal/progress internal/wake internal/words",
 	"internal/kube": "api internal/wake",
 	"internal/look": "agent/mesh api broker broker/exchange cable cluster/networks cluster/workload " +
 		"internal/kube internal/printer internal/progress internal/words policy policy/catalog",

@@ -24,6 +24,23 @@ import (
 // service account of its own, which can become that member only, in the clustersets of the
 // bounds. Earlier files for the cluster can no longer be used.
 func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, bounds trust.Invitation, now time.Time) (*JoinFile, error) {
+	sets, err := CheckInvitation(ctx, c, b, i.Global, bounds, now)
+	if err != nil {
+		return nil, err
+	}
+	f, err := replaceInvitation(ctx, c, b, i, bounds, sets, now)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted") // instead of every request that this has ended
+		}
+		return nil, fmt.Errorf("%w: earlier join files for cluster %s may be void: run the same command again", err, bounds.Cluster)
+	}
+	return f, nil
+}
+
+// CheckInvitation returns why InviteCluster would refuse an invitation with a request for a global network, which may be
+// nil; or else the clustersets of the broker.
+func CheckInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker, global *globalnet.NetworkRequest, bounds trust.Invitation, now time.Time) ([]string, error) {
 	if err := submarinerv1.CheckClusterID(bounds.Cluster); err != nil {
 		return nil, err
 	}
@@ -37,18 +54,7 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 			errs = append(errs, NoSuchSet(set, sets))
 		}
 	}
-	errs = append(errs, checkInvitedNetwork(ctx, c, b, i.Global, now))
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	f, err := replaceInvitation(ctx, c, b, i, bounds, sets, now)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted") // instead of every request that this has ended
-		}
-		return nil, fmt.Errorf("%w: earlier join files for cluster %s may be void: run the same command again", err, bounds.Cluster)
-	}
-	return f, nil
+	return sets, errors.Join(append(errs, checkInvitedNetwork(ctx, c, b, global, now))...)
 }
 
 // replaceInvitation is InviteCluster, for clustersets that the broker has.

@@ -53,7 +53,7 @@ func checkUnused(ctx context.Context, c client.Client, ns string) error {
 	if err != nil || !isNew {
 		return err
 	}
-	found, err := foreign(ctx, c, ns)
+	found, err := OthersIn(ctx, c, ns)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -81,7 +81,7 @@ func Others(ctx context.Context, c client.Client, objects []client.Object) ([]st
 		if !ok {
 			continue
 		}
-		found, err := foreign(ctx, c, ns.Name)
+		found, err := OthersIn(ctx, c, ns.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -93,8 +93,8 @@ func Others(ctx context.Context, c client.Client, objects []client.Object) ([]st
 	return out, nil
 }
 
-// foreign returns the objects in a namespace that are neither the broker's nor in every namespace.
-func foreign(ctx context.Context, c client.Client, ns string) ([]string, error) {
+// OthersIn returns the objects in a namespace, as KIND NAME, that are neither the broker's nor in every namespace.
+func OthersIn(ctx context.Context, c client.Client, ns string) ([]string, error) {
 	found, err := kube.OthersIn(ctx, c, ns, foreignKinds, isBrokers)
 	if err != nil {
 		return nil, fmt.Errorf("checking that nobody else uses namespace %s: %w", ns, err)

@@ -140,6 +140,19 @@ const badInputs = `2 frobnicate
 2 gateway drain gw-1 -o json
 2 gateway drain gw-1 --contexts west
 1 gateway drain gw-1 --context bare
+2 gateway add
+2 gateway add ""
+2 gateway add gw-1 gw-1
+2 gateway add gw-1 --timeout 0
+2 gateway add gw-1 -o json
+1 gateway add nirvana
+1 gateway add gw-1 --context bare
+2 gateway remove
+2 gateway remove gw-1 gw-1
+2 gateway remove gw-1 --grace-period 25h
+2 gateway remove gw-1 --wait
+1 gateway remove nirvana
+1 gateway remove gw-1 --context bare
 2 gateway undrain
 2 gateway undrain gw-1 gw-1 ""
 1 gateway undrain nirvana
@@ -170,6 +183,13 @@ const badInputs = `2 frobnicate
 2 invite north --ttl 1s
 2 invite north --ttl forever
 1 invite north --broker-info nonexistent
+2 broker frob
+2 broker remove x
+2 broker remove --force
+2 broker remove --force=nodes --yes
+2 broker remove --timeout 0
+2 broker remove -n ""
+2 broker remove --contexts west
 2 uninvite
 2 uninvite a b
 2 uninvite Bad_ID

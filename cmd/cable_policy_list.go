@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/cli"
+	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
@@ -70,10 +72,35 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 	if len(l.Rules) == 0 {
 		report.Note("there are no cable policies")
 	}
+	o.noteBroker(ctx, all)
 	if err := printer.Print(o.Out, o.format.Format(), l.Rules, policyColumns()); err != nil || len(l.Troubles) == 0 {
 		return err
 	}
 	return cli.Trouble()
+}
+
+// noteBroker reports how many policies there are on the broker if the cluster is a member and hosts one: all are the
+// policies that the member has. A user who may not read the broker gets no note.
+func (o *cablePolicyList) noteBroker(ctx context.Context, all *catalog.Catalog) {
+	if all.Keeper == submarinerv1.BrokerID {
+		return
+	}
+	c, err := o.Client(ctx)
+	if err != nil {
+		return
+	}
+	on, err := look.ReadPolicies(ctx, c, true)
+	if err != nil {
+		return
+	}
+	n := 0
+	for _, p := range on.Policies {
+		if on.Maker(p) == submarinerv1.BrokerID {
+			n++
+		}
+	}
+	o.progress().Note("this cluster also hosts a broker, with %d cable %s of its own: see subctl cable-policy list --broker",
+		n, map[bool]string{true: "policy", false: "policies"}[n == 1])
 }
 
 func policyColumns() []printer.Column[catalog.Rule] {

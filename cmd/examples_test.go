@@ -46,7 +46,10 @@ var exampleChanges = []struct{ command, flag, why string }{
 	{"subctl rotate-key ", "--dry-run", "see examplesAtLast"},
 	{"subctl uninstall ", "--dry-run", "the examples after it need the cluster: see examplesAtLast"},
 	{"subctl revoke ", "--dry-run", "the examples after it need the cluster and the join file: see examplesAtLast"},
+	{"subctl broker remove ", "--dry-run", "the examples after it need the broker: see examplesAtLast"},
+	{"subctl gateway add ", "--wait=false", "no agents run"},
 	{"subctl gateway drain ", "--dry-run", "there is one gateway"},
+	{"subctl gateway remove ", "--dry-run", "no agent drains it"},
 	{"subctl sdewan install ", "--wait=false", "no controller runs"},
 	{"subctl show connections --wait ", "--timeout 1s", "no gateway does what the policies decide"},
 	{"subctl cable-policy adopt ", "--force", "no agent signs policies"},
@@ -59,6 +62,7 @@ var examplesAtLast = []string{
 	"subctl revoke east --context hub --yes",
 	"subctl revoke --join-files --context hub --yes",
 	"subctl uninstall --context west --yes",
+	"subctl broker remove --context hub --yes",
 }
 
 // TestExamples runs the examples of all help texts, in the order of the commands in the help

@@ -84,6 +84,11 @@ func (o *exportService) run(ctx context.Context) error {
 		return err
 	}
 	exported := export != nil
+	if !exported {
+		if err := o.checkKind(ctx, c); err != nil {
+			return err
+		}
+	}
 	action := "nothing: " + o.service() + " is exported already"
 	if !exported {
 		export, action = &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: o.namespace}}, "create ServiceExport "+o.key().String()
@@ -167,12 +172,24 @@ func (o *exportService) global(ctx context.Context, c client.Client) (bool, erro
 	return true, nil
 }
 
+// errNoExports is the error of a cluster without the kind.
+var errNoExports = fmt.Errorf("this cluster has no ServiceExports (CustomResourceDefinition %s), which subctl join installs with a global network. "+
+	"Nothing was changed; other clusters reach the Service without an export if subctl show networks prints no global network", mcsv1alpha1.ServiceExportFullName)
+
+// checkKind returns an error if the cluster has no ServiceExports.
+func (o *exportService) checkKind(ctx context.Context, c client.Client) error {
+	if err := c.Get(ctx, o.key(), &mcsv1alpha1.ServiceExport{}); meta.IsNoMatchError(err) {
+		return errNoExports
+	}
+	return nil
+}
+
 // create creates the ServiceExport.
 func (o *exportService) create(ctx context.Context, c client.Client, export *mcsv1alpha1.ServiceExport) error {
 	err := c.Create(ctx, export, client.FieldOwner(kube.FieldOwner))
 	switch {
 	case kube.NotThere(err):
-		return fmt.Errorf("this cluster has no ServiceExports (CustomResourceDefinition %s), which subctl join installs with a global network. Nothing was changed; other clusters reach the Service without an export if subctl show networks prints no global network", mcsv1alpha1.ServiceExportFullName)
+		return errNoExports
 	case client.IgnoreAlreadyExists(err) != nil:
 		return fmt.Errorf("creating ServiceExport %s: %w", o.key(), err)
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -8,9 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/agent/mesh"
@@ -36,6 +40,28 @@ func exportWorld(ready metav1.ConditionStatus, reason, message string) world {
 
 func exportedWorld() world {
 	return exportWorld(metav1.ConditionTrue, string(mcsv1alpha1.ServiceExportReasonExported), "other clusters reach the Service at 242.0.255.254")
+}
+
+// Where the kind is missing, a dry run is refused like the export itself.
+func TestExportWithoutTheKind(t *testing.T) {
+	for _, more := range []string{"", " --dry-run", " --dry-run -o yaml"} {
+		g, stdout, stderr := testGlobals(t, exportedWorld(), "west")
+		connect := g.Connect
+		g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+			c, err := connect(ctx, cfg)
+			return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					if _, is := obj.(*mcsv1alpha1.ServiceExport); is {
+						return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: mcsv1alpha1.GroupName, Kind: "ServiceExport"}}
+					}
+					return c.Get(ctx, key, obj, opts...)
+				},
+			}), err
+		}
+		require.Equal(t, cli.ExitFailed, run(t.Context(), g, strings.Fields("export service db -n shop"+more)), more)
+		require.Empty(t, stdout.String(), more)
+		require.Contains(t, stderr.String(), "Error: this cluster has no ServiceExports", more)
+	}
 }
 
 func TestExport(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	"subctl/internal/printer"
 )
 
-const gatewayLong = `Take gateway nodes of the cluster of the current context out of service, and put them back.
+const gatewayLong = `Change which nodes of the cluster of the current context are gateways, and take gateways out of
+service and put them back.
 
 The share of a gateway in service is its weight: annotate its node with
 gateway.submariner.io/weight=N, from 1 to 100; the default is 100. docs/failover.md describes
@@ -26,15 +27,15 @@ func newGateway(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "gateway",
 		Aliases: []string{"gateways"},
-		Short:   "Take gateways out of service, and put them back",
+		Short:   "Add and remove gateways, and take them out of service",
 		Long:    gatewayLong,
 		Args:    cli.NoSuchCommand,
 	}
-	c.AddCommand(newGatewayDrain(g), newGatewayUndrain(g))
+	c.AddCommand(newGatewayAdd(g), newGatewayRemove(g), newGatewayDrain(g), newGatewayUndrain(g))
 	return c
 }
 
-// gatewayChange has the flags and the arguments of drain and undrain.
+// gatewayChange has the flags and the arguments of the commands that change gateways.
 type gatewayChange struct {
 	*globals
 	names        []string
@@ -43,14 +44,16 @@ type gatewayChange struct {
 	format       *printer.Flag
 }
 
-// addFlags gives c the flags and the arguments of a command that changes gateways. drained are the gateways that can be its arguments. waits
-// describes --wait, and limits describes --timeout.
-func (o *gatewayChange) addFlags(c *cobra.Command, drained bool, waits string, limit time.Duration, limits string) {
+// addFlags gives c the flags and the arguments of a command that changes gateways. names returns the nodes that can be its arguments. waits
+// describes --wait, which the command does not have if it is empty, and limits describes --timeout.
+func (o *gatewayChange) addFlags(c *cobra.Command, names func(look.Site) []string, waits string, limit time.Duration, limits string) {
 	cli.Lacks(c, "contexts", "a node belongs to one cluster: choose it with --context")
 	c.Args = func(_ *cobra.Command, args []string) error { return o.parse(c, args) }
 	f := c.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
-	f.BoolVar(&o.wait, "wait", false, waits)
+	if waits != "" {
+		f.BoolVar(&o.wait, "wait", o.wait, waits)
+	}
 	cli.TimeLimit(c, &o.timeout, limit, limits)
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -58,7 +61,7 @@ func (o *gatewayChange) addFlags(c *cobra.Command, drained bool, waits string, l
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		return slices.DeleteFunc(drain.Names(s, drained), func(n string) bool { return slices.Contains(args, n) }), cobra.ShellCompDirectiveNoFileComp
+		return slices.DeleteFunc(names(s), func(n string) bool { return slices.Contains(args, n) }), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -116,7 +119,7 @@ func (o *gatewayChange) carryOut(ctx context.Context, c client.Client, p drain.P
 		return cli.PrintActions(o.IOStreams, o.format.Format(), p.Lines())
 	case p.Lost != nil && !force:
 		return fmt.Errorf("%w\nnothing was changed: put another gateway into service (subctl gateway undrain NODE), or make another node a gateway "+
-			"(kubectl label node NODE submariner.io/gateway=true); to drain it nevertheless, add --force", p.Lost)
+			"(subctl gateway add NODE); to drain it nevertheless, add --force", p.Lost)
 	case p.Lost != nil:
 		o.progress().Warn("%v: it stays in use until another gateway works", p.Lost)
 	}

@@ -59,21 +59,29 @@ func newGatewayDrain(g *globals) *cobra.Command {
 		Long:    gatewayDrainLong,
 		Example: gatewayDrainExample,
 	}
-	o.addFlags(c, false, "wait until the gateways are drained, and list the connections that they still have", submarinerv1.DefaultGrace+afterGrace,
+	o.addFlags(c, func(s look.Site) []string { return drain.Names(s, false) }, "wait until the gateways are drained, and list the connections that they still have", submarinerv1.DefaultGrace+afterGrace,
 		"time limit for --wait; by default, a minute longer than the grace period of the gateways")
 	f := c.Flags()
 	f.Lookup("timeout").DefValue = "0s" // the help names no default, as it depends on the grace period
-	f.DurationVar(&o.grace, "grace-period", submarinerv1.DefaultGrace, "time that the connections of a gateway are given to end")
+	addGrace(c, &o.grace)
 	f.BoolVar(&o.force, "force", false, "drain the gateways even if no other gateway works")
 	cli.Before(c, func() error {
-		if o.grace < 0 || o.grace > submarinerv1.MaxGrace {
-			return fmt.Errorf("--grace-period %v: it must be from 0s to %.0fh", o.grace, submarinerv1.MaxGrace.Hours())
-		}
 		o.regrace, o.timeLimited = f.Changed("grace-period"), f.Changed("timeout")
 		return nil
 	})
 	c.RunE = func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) }
 	return c
+}
+
+// addGrace gives a command the flag --grace-period.
+func addGrace(c *cobra.Command, grace *time.Duration) {
+	c.Flags().DurationVar(grace, "grace-period", submarinerv1.DefaultGrace, "time that the connections of a gateway are given to end")
+	cli.Before(c, func() error {
+		if *grace < 0 || *grace > submarinerv1.MaxGrace {
+			return fmt.Errorf("--grace-period %v: it must be from 0s to %.0fh", *grace, submarinerv1.MaxGrace.Hours())
+		}
+		return nil
+	})
 }
 
 func (o *gatewayDrain) run(ctx context.Context) error {
@@ -95,7 +103,7 @@ func (o *gatewayDrain) run(ctx context.Context) error {
 		if !o.timeLimited {
 			o.timeout = p.Grace + afterGrace
 		}
-		return drain.Wait(ctx, target, o.progress(), p.Awaited, true, o.timeout)
+		return drain.Wait(ctx, target, o.progress(), p.Awaited, drain.IsDrained, o.timeout)
 	}
 	for _, n := range p.Nodes {
 		o.progress().Done("gateway %s %s; see subctl show gateways", n.Name, drainBegins(site, n.Name, p.Lost == nil, o.grace))

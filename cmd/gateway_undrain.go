@@ -9,6 +9,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 	"subctl/internal/drain"
+	"subctl/internal/look"
 )
 
 const gatewayUndrainLong = `Put gateways back into service that were drained.
@@ -29,7 +30,7 @@ func newGatewayUndrain(g *globals) *cobra.Command {
 		Example: gatewayUndrainExample,
 		RunE:    func(c *cobra.Command, _ []string) error { return forAdministrators(o.undrain(c.Context())) },
 	}
-	o.addFlags(c, true, "wait until the gateways are in service", 2*time.Minute, "time limit for --wait")
+	o.addFlags(c, func(s look.Site) []string { return drain.Names(s, true) }, "wait until the gateways are in service", 2*time.Minute, "time limit for --wait")
 	return c
 }
 
@@ -59,7 +60,7 @@ func (o *gatewayChange) undrain(ctx context.Context) error {
 		o.progress().Done("gateway %s is %s", n.Name, what)
 	}
 	if o.wait && len(p.Awaited) > 0 {
-		return drain.Wait(ctx, target, o.progress(), p.Awaited, false, o.timeout)
+		return drain.Wait(ctx, target, o.progress(), p.Awaited, drain.InService, o.timeout)
 	}
 	return nil
 }

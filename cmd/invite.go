@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/trust"
 	"subctl/cable"
@@ -19,6 +22,8 @@ import (
 	"subctl/globalnet"
 	"subctl/internal/cli"
 	"subctl/internal/look"
+	"subctl/internal/printer"
+	"subctl/internal/words"
 )
 
 const inviteLong = `Write a join file for one cluster, for the broker on the cluster of the current context.
@@ -38,13 +43,18 @@ const inviteExample = `  # a file with which only cluster "north" can join, with
   subctl invite north --context hub
 
   # the networks that it may announce, and the number of its gateway nodes
-  subctl invite north --networks 10.244.0.0/16,10.96.0.0/12 --gateways 2 --ttl 24h --join-file north.subm --context hub`
+  subctl invite north --networks 10.244.0.0/16,10.96.0.0/12 --gateways 2 --ttl 24h --join-file north.subm --context hub
+
+  # show what would change on the broker
+  subctl invite north --context hub --dry-run`
 
 type inviteCluster struct {
 	invite   inviteOptions
 	networks []string
 	bounds   trust.Invitation
 	keyFile  string
+	dryRun   bool
+	format   *printer.Flag
 	// The global network of the cluster, on a broker with globalnet.
 	globalnet     bool
 	globalnetCIDR string
@@ -69,7 +79,6 @@ func newInvite(g *globals) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context(), g)) },
 	}
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
-	cli.Lacks(c, "output", "its output is the join file: choose the file with --join-file, - for stdout")
 	f := c.Flags()
 	o.flags = f
 	f.StringVarP(&o.invite.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
@@ -84,6 +93,8 @@ func newInvite(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
 	f.StringVar(&o.invite.file, "join-file", "", "join file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it, or writing the file")
+	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	cli.Complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
 		targets, err := g.Targets(nil)
 		return look.SetNames(ctx, targets), err
@@ -123,6 +134,12 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
+	if isMember {
+		g.progress().Warn("cluster %s is a member already, and stays connected: the file lets it join again, to change or repair it; to withdraw the file, run subctl uninvite %[1]s", o.bounds.Cluster)
+	}
+	if o.dryRun {
+		return o.printActions(ctx, g, c, hub)
+	}
 	file, err := broker.InviteCluster(ctx, c, hub, broker.Invitation{
 		URL: cmp.Or(o.invite.url, general.BrokerURL), ServerName: o.serverName(general), CA: general.CA, PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
 		Global: o.globalNetwork(),
@@ -133,13 +150,26 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	if len(o.networks) > 0 && (o.globalNetwork() == nil || !hub.Spec.GlobalnetEnabled) {
 		o.warnOfNetworks(ctx, g)
 	}
-	if isMember {
-		g.progress().Warn("cluster %s is a member already, and stays connected: the file lets it join again, to change or repair it; to withdraw the file, run subctl uninvite %[1]s", o.bounds.Cluster)
-	}
 	for _, w := range broker.AddressWarnings(file.BrokerURL) {
 		g.progress().Warn("%s", w)
 	}
 	return o.invite.report(ctx, g, file)
+}
+
+// printActions prints what the command would change on the broker.
+func (o *inviteCluster) printActions(ctx context.Context, g *globals, c client.Client, hub *v1alpha1.Broker) error {
+	if _, err := broker.CheckInvitation(ctx, c, hub, o.globalNetwork(), o.bounds, g.Now()); err != nil {
+		return err
+	}
+	if len(o.networks) > 0 && (o.globalNetwork() == nil || !hub.Spec.GlobalnetEnabled) {
+		o.warnOfNetworks(ctx, g)
+	}
+	lines := []string{"make earlier join files for cluster " + o.bounds.Cluster + " void",
+		"create an identity on the broker with which cluster " + o.bounds.Cluster + " can join clusterset " + strings.Join(o.bounds.Sets, ", ")}
+	if o.globalNetwork() != nil && hub.Spec.GlobalnetEnabled {
+		lines = append(lines, "reserve a global network for it")
+	}
+	return cli.PrintActions(g.IOStreams, o.format.Format(), append(lines, fmt.Sprintf("write %s, with which it can join for %s", o.invite.fileName(), words.Duration(o.invite.ttl))))
 }
 
 // serverName returns the name in the certificate of the broker at the address in the new file.

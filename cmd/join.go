@@ -45,11 +45,8 @@ The broker reserves room for four gateways and four cable policies of the cluste
 many as it has, and for fewer where hundreds of clusters have joined. If the cluster has more
 later, its gateways report that: run the command again.
 
-Pod and Service networks are discovered; subctl warns if the result is a guess. On a broker
-with globalnet the cluster gets a global network, and other clusters see no other addresses of
-it (docs/globalnet.md): clusters may then use the same pod and Service networks. It gets the
-same global network whenever it joins again, until it is uninstalled. Without globalnet, clusters
-that use the same addresses cannot be connected.
+Pod and Service networks are discovered; subctl warns if the result is a guess. Clusters that use
+the same addresses can be connected only on a broker with globalnet (docs/globalnet.md).
 
 subctl itself reaches the broker through the proxy of --proxy-url, or of the kubeconfig if it has
 the broker's address, or of HTTPS_PROXY and NO_PROXY. The gateways reach it through the proxy of
@@ -135,6 +132,13 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected, by its new cables where they change")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = cli.Output(c, printer.YAML, printer.JSON)
+	cli.GroupFlags(c, "This cluster", "clusterid", "clustercidr", "servicecidr", "cluster-labels", "clusterset", "create-clusterset", "broker-context", "image", "reset")
+	cli.GroupFlags(c, "Gateways", "gateways", "gateway-nodes", "label-gateway", "multi-active-gateway", "natt")
+	cli.GroupFlags(c, "The broker", "broker-url", "broker-tls-server-name", "check-broker-certificate", "https-proxy", "no-proxy")
+	cli.GroupFlags(c, "Cables", "cable-driver", "cable-drivers", "combined-cable-drivers", "cable-driver-config", "encryption")
+	cli.GroupFlags(c, "IPsec", "nattport", "force-udp-encaps", "ipsec-debug", "preferred-server")
+	cli.GroupFlags(c, "Global network", "globalnet", "globalnet-cidr", "globalnet-cluster-size")
+	cli.GroupFlags(c, "Health check", "health-check", "health-check-interval", "health-check-max-packet-loss-count")
 	cli.Complete(c, "gateway-nodes", g.Reading(look.NodeNames))
 	cli.Complete(c, "cable-driver-config", g.Reading(func(ctx context.Context, c client.Client) ([]string, error) {
 		return look.SettingsNames(ctx, c, cluster.Namespace)

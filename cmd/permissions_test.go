@@ -128,6 +128,10 @@ func TestPermissions(t *testing.T) {
 	for _, o := range objs {
 		require.NoError(t, admin.Create(t.Context(), o))
 	}
+	worker := &corev1.Node{}
+	require.NoError(t, admin.Get(t.Context(), client.ObjectKey{Name: "worker"}, worker))
+	worker.Labels = map[string]string{corev1.LabelOSStable: "linux"}
+	require.NoError(t, admin.Update(t.Context(), worker))
 	t.Chdir(t.TempDir())
 	for name, mtu := range map[string]int{"policies.yaml": 1300, "changed.yaml": 1301} {
 		text := fmt.Sprintf("kind: ConfigMap\nmetadata: {name: tuned}\ndata: {CableCustomConfig: \"mtu: %d\"}\n---\n"+
@@ -137,11 +141,21 @@ func TestPermissions(t *testing.T) {
 	var shown []string
 	for _, u := range commands {
 		shown = append(shown, strings.Join(strings.Fields(u.command)[:2], " "))
-		u.require(t, server, admin, false, func() { putInForce(t, admin) }) // here are no agents
+		u.require(t, server, admin, false, func() { putInForce(t, admin); makeReady(t, admin, "worker") }) // here are no agents
 	}
 	for _, s := range tables() {
 		require.Contains(t, shown, "show "+s.Noun, "docs/permissions.md lacks a command")
 	}
+}
+
+// makeReady does what the kubelet of a node does.
+func makeReady(t *testing.T, c client.Client, node string) {
+	t.Helper()
+	n := &corev1.Node{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: node}, n))
+	was := n.DeepCopy()
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+	require.NoError(t, c.Status().Patch(t.Context(), n, client.MergeFrom(was)))
 }
 
 // putInForce does what a gateway does with the policies made in its cluster: it shares them.
@@ -180,7 +194,13 @@ func TestPermissionsToInstall(t *testing.T) {
 			g.ObjectMeta = metav1.ObjectMeta{Name: "gone", Namespace: cluster.Namespace}
 			require.NoError(t, w.memberC.Create(t.Context(), g))
 		}
-		u.require(t, w.member, w.memberC, true, func() { w.heartbeat(t) })
+		u.require(t, w.member, w.memberC, true, func() {
+			w.heartbeat(t)
+			if strings.HasPrefix(u.command, "uninvite") { // a user who may do a part of it withdraws a part
+				invitee := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.BrokerNamespace, Name: "invitee-north"}}
+				require.NoError(t, client.IgnoreAlreadyExists(w.memberC.Create(t.Context(), invitee)))
+			}
+		})
 	}
 	ds := &appsv1.DaemonSetList{}
 	require.NoError(t, w.memberC.List(t.Context(), ds))

@@ -138,7 +138,7 @@ func newRoot(g *globals) *cobra.Command {
 		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 	)
 
-	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newUninvite(g), newJoin(g), newRotateKey(g), newUninstall(g), newRevoke(g), newClusterSet(g))
+	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newUninvite(g), newJoin(g), newRotateKey(g), newUninstall(g), newRevoke(g), newBroker(g), newClusterSet(g))
 	add(root, groupCables, newCablePolicy(g), newLabel(g))
 	add(root, groupExport, newExport(g), newUnexport(g))
 	add(root, groupNodes, newGateway(g))
@@ -205,6 +205,7 @@ func (g *globals) prepare(root *cobra.Command) {
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 			c.DisableFlagsInUseLine = true
 		}
+		cli.CompleteNoFiles(c, c.Name() == "join")
 		run := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error {
 			g.started = true

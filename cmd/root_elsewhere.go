@@ -23,8 +23,6 @@ var elsewhere = map[string]string{
 	"subctl show status":         "use subctl show all",
 	"subctl gateway list":        "use subctl show gateways",
 	"subctl gateway show":        "use subctl show gateways",
-	"subctl gateway add":         "use subctl join FILE --gateway-nodes NODE, or kubectl label node NODE submariner.io/gateway=true",
-	"subctl gateway remove":      "use subctl gateway drain NODE --wait, and then kubectl label node NODE submariner.io/gateway-",
 }
 
 // noSuchCommand is the Args of a command that only groups others. It tells what to use instead of a

@@ -31,6 +31,9 @@ that another gateway of its cluster has replaced are not shown. A gateway with a
 connections or more does not report each of them: first, it leaves out some that are connected
 and carry no packets. The command prints how many are left out.
 
+STATUS is leaving if the remote gateway does not answer any more, and has announced before that it is
+drained, or that its node is no gateway any more.
+
 A line below the table names nodes that drop packets now, and why: see docs/troubleshooting.md.
 
 LOCAL GATEWAY is shown if there are several.
@@ -55,8 +58,9 @@ the cable policies, labels and clustersets decide on now (subctl cable-policy ex
 directly after a change of these, in any cluster of the kubeconfig. It reports clusters that it
 cannot check. Ctrl-C prints what is connected so far.
 
-The exit code is 3 if a connection is not connected, also one that is left out, if there are no
-connections, if a cluster has no gateway, or if a gateway reports a failure or has a wrong clock (subctl show gateways); with
+The exit code is 3 if a connection is not connected, also one that is left out, but not one that is
+leaving while another one reaches the cluster; if there are no connections, if a cluster has no
+gateway, or if a gateway reports a failure or has a wrong clock (subctl show gateways); with
 --wait, if that still holds when the time is out.`
 
 // connectionRow is a connection as reported by one of its gateways; its JSON is a promise.
@@ -151,10 +155,10 @@ func connectionRows(s look.Site) []connectionRow {
 				Cluster: s.Name, Gateway: gw.Name,
 				RemoteCluster: c.Endpoint.ClusterID, ClusterSets: s.Members.Shared(c.Endpoint.ClusterID), RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
 				CableDriver: catalog.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
-				Status: string(c.Status), StatusMessage: c.StatusMessage,
 				Member: c.Member, MemberReason: c.MemberReason, Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, DriverReason: c.DriverReason, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,
 				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
 			}
+			r.Status, r.StatusMessage = look.ConnectionState(c)
 			r.describeFailure(s.Now, c)
 			if at := c.LastHandshake; at != nil {
 				r.LastHandshake, r.handshakeAge = at.UTC().Format(time.RFC3339), max(0, s.Now.Sub(at.Time)).Round(time.Second).String()
@@ -312,6 +316,13 @@ func omittedConnections(s look.Site) string {
 	return strings.Join(omitted, "; ")
 }
 
+// replaced reports whether a connection ends because its remote gateway leaves, and another one reaches the cluster.
+func replaced(r connectionRow, rows []connectionRow) bool {
+	return r.Status == look.StatusLeaving && slices.ContainsFunc(rows, func(o connectionRow) bool {
+		return o.Gateway == r.Gateway && o.RemoteCluster == r.RemoteCluster && o.Status == string(submarinerv1.Connected)
+	})
+}
+
 func connectionTrouble(s look.Site, rows []connectionRow) []string {
 	if len(s.Gateways) == 0 {
 		return []string{look.NoGateways}
@@ -322,7 +333,7 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 	}
 	var down, faults gatewayProblems
 	for _, r := range rows {
-		if r.Status != string(submarinerv1.Connected) {
+		if r.Status != string(submarinerv1.Connected) && !replaced(r, rows) {
 			down.add(r.Gateway, strings.TrimSuffix(fmt.Sprintf(" to %s of cluster %q: %s: %s", r.RemoteGateway, r.RemoteCluster, r.Status, r.StatusMessage), ": "))
 		}
 	}

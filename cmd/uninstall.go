@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,8 +56,7 @@ const uninstallExample = `  # show what would be removed, and remove it
 
 type uninstallOptions struct {
 	yes, dryRun bool
-	force       []string
-	obstacles   []uninstall.Obstacle // that force names
+	force       forceFlag
 	timeout     time.Duration
 	format      *printer.Flag
 }
@@ -78,44 +76,10 @@ func newUninstall(g *globals) *cobra.Command {
 	f := c.Flags()
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
-	f.StringSliceVar(&o.force, "force", nil, "continue in spite of these obstacles: "+strings.Join(obstacleNames(), ", ")+"; or all of them: "+allObstacles)
-	cli.Complete(c, "force", func(context.Context) ([]string, error) { return append(obstacleNames(), allObstacles), nil })
-	cli.Before(c, o.check)
+	o.force.add(c, uninstall.Obstacles())
 	cli.TimeLimit(c, &o.timeout, 2*time.Minute, "time limit for cleaning the nodes, and for deleting the namespace")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
-}
-
-// allObstacles is the value of --force that stands for all of them. Without a value, --force is a
-// mistake: nobody gets the widest force for a word that is missing.
-const allObstacles = "all"
-
-// obstacleNames returns the values of --force.
-func obstacleNames() []string {
-	var out []string
-	for _, o := range uninstall.Obstacles() {
-		out = append(out, string(o))
-	}
-	return out
-}
-
-// check reads --force.
-func (o *uninstallOptions) check() error {
-	var errs []error
-	for _, name := range o.force {
-		switch name {
-		case allObstacles:
-			o.obstacles = uninstall.Obstacles()
-			continue
-		case "false": // of the environment or the configuration file, where --force of other commands is a bool
-			continue
-		}
-		if !slices.Contains(obstacleNames(), name) {
-			errs = append(errs, fmt.Errorf("--force=%s names no obstacle: use %s, or %s", name, strings.Join(obstacleNames(), ", "), allObstacles))
-		}
-		o.obstacles = append(o.obstacles, uninstall.Obstacle(name))
-	}
-	return errors.Join(errs...)
 }
 
 func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
@@ -141,11 +105,11 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		}
 		return nil
 	}
-	lost, err := o.policiesLost(ctx, g, side.Client, remains)
+	others, lost, err := o.affected(ctx, g, side.Client, remains)
 	if err != nil {
 		return err
 	}
-	accepted := slices.Contains(o.obstacles, uninstall.Policies)
+	accepted := o.force.has(uninstall.Policies)
 	if lost != nil && accepted {
 		report.Warn("%v", lost)
 	}
@@ -161,51 +125,66 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 			lost, remains.Submariner.Spec.ClusterID, uninstall.Policies)
 	}
 	if !o.yes {
-		if err := g.confirm(ctx, uninstallQuestion(remains, side.URL)); err != nil {
+		if err := g.confirm(ctx, uninstallQuestion(remains, others, side.URL)); err != nil {
 			return err
 		}
 	}
-	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.Connect, Proxy: g.BrokerProxy, Force: o.obstacles, Timeout: o.timeout}
+	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.Connect, Proxy: g.BrokerProxy, Force: o.force.obstacles, Timeout: o.timeout}
 	if err = u.Run(ctx, remains); errors.Is(err, cluster.ErrOutOfTime) {
 		return cli.Waited(ctx, err)
 	}
 	return err
 }
 
-// policiesLost prints the pairs of other clusters that change their cable if the policies that
-// were created on the cluster are deleted, and returns an error that describes this; nil if
-// there are none.
-func (o *uninstallOptions) policiesLost(ctx context.Context, g *globals, c client.Client, r *uninstall.Remains) (lost, err error) {
+// affected prints the pairs of clusters that change their cable, and returns the clusters that are disconnected. lost
+// describes the pairs of other clusters that change theirs because the policies that were created on the cluster are
+// deleted; it is nil if there are none.
+func (o *uninstallOptions) affected(ctx context.Context, g *globals, c client.Client, r *uninstall.Remains) (disconnected []string, lost, err error) {
 	if r.Submariner == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	all, err := look.ReadPolicies(ctx, c, false)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	id, removal := r.Submariner.Spec.ClusterID, all.Removing(r.Submariner.Spec.ClusterID)
+	if len(removal.Cables) > 0 {
+		out := g.Out
+		if o.format.Format().Structured() {
+			out = g.ErrOut
+		}
+		if err := look.PrintChange(out, g.progress(), removal); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, cable := range removal.Cables {
+		switch id {
+		case cable.Pair.X.ID:
+			disconnected = append(disconnected, cable.Pair.Y.ID)
+		case cable.Pair.Y.ID:
+			disconnected = append(disconnected, cable.Pair.X.ID)
+		}
 	}
 	change := all.Leaving()
 	if len(change.Cables) == 0 {
-		return nil, nil
-	}
-	out := g.Out
-	if o.format.Format().Structured() {
-		out = g.ErrOut
-	}
-	if err := look.PrintChange(out, g.progress(), change); err != nil {
-		return nil, err
+		return disconnected, nil, nil
 	}
 	text := fmt.Sprintf("%s of other clusters would change their cable, because policies that were created on this cluster are deleted with it", words.Count(len(change.Cables), "pair"))
 	if worse := look.Losses(change); worse != nil {
-		return fmt.Errorf("%s: %w", text, worse), nil
+		return disconnected, fmt.Errorf("%s: %w", text, worse), nil
 	}
-	return errors.New(text), nil
+	return disconnected, errors.New(text), nil
 }
 
-func uninstallQuestion(r *uninstall.Remains, where string) string {
+func uninstallQuestion(r *uninstall.Remains, others []string, where string) string {
 	if r.Submariner == nil {
 		return fmt.Sprintf("Remove the remains of an earlier join from the cluster at %s?", where)
 	}
-	return fmt.Sprintf("Disconnect cluster %q, at %s, from all other clusters and delete everything that join created in it?", r.Submariner.Spec.ClusterID, where)
+	from := "all other clusters"
+	if len(others) > 0 {
+		from = words.List(others)
+	}
+	return fmt.Sprintf("Disconnect cluster %q, at %s, from %s, and delete everything that join created in it?", r.Submariner.Spec.ClusterID, where, from)
 }
 
 // confirm asks a question on stderr and returns nil if the answer is yes. It returns an error

@@ -38,7 +38,8 @@ func (w *joinWorld) refuses(t *testing.T) {
 	require.NoError(t, w.memberC.Status().Update(t.Context(), kept))
 
 	before := w.state(t)
-	const table = "CLUSTERS       NOW            THEN\ncloud - east   ipsec (kept)   vxlan (default)\n"
+	const table = "CLUSTERS       NOW               THEN\ncloud - east   ipsec (kept)      vxlan (default)\n" +
+		"cloud - west   vxlan (default)   none: cluster west is not a member\neast - west    vxlan (default)   none: cluster west is not a member\n"
 	const why = "1 pair of other clusters would change their cable, because policies that were created on this cluster are deleted with it: 1 pair of clusters would lose encryption:"
 	r := w.run(t, "uninstall", "--yes")
 	require.Equal(t, cli.ExitFailed, r.code)

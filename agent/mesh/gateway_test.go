@@ -152,7 +152,8 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 }
 
 // The Endpoint of a gateway stays for seconds after its node has lost its label: the node's own pods use its cables until its route
-// agent has found other ways. It announces a standby meanwhile, so that other clusters send no packets to it.
+// agent has found other ways. It announces a standby meanwhile, so that other clusters send no packets to it, and that it leaves, so that they
+// do not look for a fault.
 func TestEndpointWithoutLabel(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -179,10 +180,16 @@ func TestEndpointWithoutLabel(t *testing.T) {
 			require.NoError(t, err)
 			r := Gateway().Report(s, p, Outcome{Now: s.Now})
 			require.Equal(t, test.deleted, slices.Contains(r.Delete, Object(sibling)))
-			announces := test.drain != submarinerv1.Standby && test.drain != submarinerv1.Drained && !test.deleted
-			require.Equal(t, announces, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name), "it announces a standby")
-			if announces {
-				require.Contains(t, r.Apply, Object(AsStandby(sibling)))
+			require.Equal(t, !test.deleted, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name), "it announces that it leaves")
+			if !test.deleted {
+				left := AsStandby(sibling)
+				if test.drain == submarinerv1.Drained {
+					left.Spec.BackendConfig[submarinerv1.BackendDrain] = test.drain
+				}
+				left.Spec.BackendConfig[submarinerv1.BackendLeaving] = "true"
+				require.Contains(t, r.Apply, Object(left))
+				sibling.Spec = left.Spec
+				require.NotContains(t, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Apply), "Endpoint "+sibling.Name, "once")
 			}
 
 			Find[*corev1.Node](s, "worker").Name = "another"

@@ -87,10 +87,20 @@ func handsOver(s Snapshot, e *submarinerv1.Endpoint) bool {
 	return s.ReportAge(g.Name) < handOver
 }
 
-// handOver has an Endpoint announce a standby, if it does not: nobody sends packets to a standby while another gateway answers. A gateway that is
-// draining keeps the flows that it has, which lose packets when its cables go.
+// handOver has an Endpoint announce that its gateway leaves, and a standby, if it does not: nobody sends packets to a standby while another
+// gateway answers. A gateway that is draining keeps the flows that it has, which lose packets when its cables go.
 func (r *Report) handOver(e *submarinerv1.Endpoint) {
-	if drainOf(e) < cable.Standby {
-		r.Apply = append(r.Apply, AsStandby(e))
+	if e.Spec.BackendConfig[submarinerv1.BackendLeaving] != "true" {
+		r.Apply = append(r.Apply, asLeaving(e))
 	}
+}
+
+// asLeaving returns a copy of an Endpoint of this cluster whose node is no gateway node any more.
+func asLeaving(e *submarinerv1.Endpoint) *submarinerv1.Endpoint {
+	marked := AsStandby(e)
+	if d := drainOf(e); d > cable.Standby {
+		marked.Spec.BackendConfig[submarinerv1.BackendDrain] = d.String()
+	}
+	marked.Spec.BackendConfig[submarinerv1.BackendLeaving] = "true"
+	return marked
 }

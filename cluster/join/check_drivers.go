@@ -21,7 +21,17 @@ func (o Options) choice(driver string) drivers.Choice {
 
 // driver returns the default driver of the cluster, used where no cable policy decides.
 func (r request) driver() string {
-	return cmp.Or(r.CableDriver, r.broker.Broker.Spec.CableDriver, drivers.Default)
+	return cmp.Or(r.CableDriver, r.only(), r.broker.Broker.Spec.CableDriver, drivers.Default)
+}
+
+// only returns the driver that o offers if that is one, which is the default then; empty if there are others, or if no
+// flag chooses them.
+func (o Options) only() string {
+	offered, err := o.choice("").Offered(o.driverNames())
+	if err != nil || len(o.CableDrivers)+len(o.CombinedCableDrivers) == 0 || len(offered) != 1 {
+		return ""
+	}
+	return offered[0].Name()
 }
 
 // checkDriver refuses the broker's default driver for a cluster that specifies none, if the

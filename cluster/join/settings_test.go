@@ -21,8 +21,8 @@ func TestMistakesInStoredSettings(t *testing.T) {
 	}{
 		{
 			"stored default", func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "vxlan" },
-			"cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"ipsec"} },
-			"Submariner.spec.cableDriver (stored by an earlier join; specify --cable-driver to change it) vxlan is not one of the drivers that the cluster offers (ipsec): " +
+			"cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"ipsec", "wireguard"} },
+			"Submariner.spec.cableDriver (stored by an earlier join; specify --cable-driver to change it) vxlan is not one of the drivers that the cluster offers (ipsec, wireguard): " +
 				"add it to --cable-drivers, or use one of these as the default",
 		},
 		{
@@ -57,6 +57,32 @@ func TestMistakesInStoredSettings(t *testing.T) {
 			test.change(&s.Options)
 			_, err := s.plan()
 			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+// Who offers one driver need not name it again as the default: the stored default may be the broker's, which nobody has
+// chosen for this cluster.
+func TestTheOnlyDriverIsTheDefault(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		specified string
+		change    func(*join.Options)
+		want      string
+	}{
+		{"one", "cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"wireguard"} }, "wireguard"},
+		{"one combined", "combined-cable-drivers", func(o *join.Options) { o.CombinedCableDrivers = []string{"vxlan", "ipsec"} }, "vxlan+ipsec"},
+		{"two", "cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"wireguard", "vxlan"} }, "vxlan"},
+		{"another setting", "natt", func(o *join.Options) { o.NAT = false }, "vxlan"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			joined := &v1alpha1.Submariner{}
+			joined.Labels = map[string]string{"app.kubernetes.io/managed-by": "subctl"}
+			joined.Spec = v1alpha1.SubmarinerSpec{ClusterID: "west", CableDriver: "vxlan"}
+			o := join.DefaultOptions()
+			o.Specified = []string{test.specified}
+			test.change(&o)
+			require.Equal(t, test.want, o.With(joined).CableDriver)
 		})
 	}
 }

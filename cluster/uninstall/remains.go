@@ -133,17 +133,7 @@ func (r *Remains) globalnet() bool {
 // Lines returns the actions of uninstall, one per line.
 func (r *Remains) Lines(c client.Client) []string {
 	var out []string
-	remove := func(obj client.Object) {
-		kind := "object"
-		if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil {
-			kind = gvk.Kind
-		}
-		name := obj.GetName()
-		if obj.GetNamespace() != "" {
-			name = obj.GetNamespace() + "/" + name
-		}
-		out = append(out, "delete "+kind+" "+name)
-	}
+	remove := func(obj client.Object) { out = append(out, deletion(c, obj)) }
 	if r.Submariner != nil {
 		remove(r.Submariner)
 		out = append(out, "wait until every node is clean",
@@ -182,6 +172,19 @@ func (r *Remains) Lines(c client.Client) []string {
 		out = append(out, "keep "+r.Exports)
 	}
 	return out
+}
+
+// deletion is the action that deletes an object, for people.
+func deletion(c client.Client, obj client.Object) string {
+	kind := "object"
+	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil {
+		kind = gvk.Kind
+	}
+	name := obj.GetName()
+	if obj.GetNamespace() != "" {
+		name = obj.GetNamespace() + "/" + name
+	}
+	return "delete " + kind + " " + name
 }
 
 // outcome describes what is left of subctl in the cluster after r is removed.

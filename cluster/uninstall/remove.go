@@ -135,7 +135,11 @@ func (u *Operation) removeLeases(ctx context.Context) error {
 }
 
 func (u *Operation) delete(ctx context.Context, obj client.Object) error {
-	if err := u.Cluster.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !kube.NotThere(err) {
+	return remove(ctx, u.Cluster, obj)
+}
+
+func remove(ctx context.Context, c client.Client, obj client.Object) error {
+	if err := c.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !kube.NotThere(err) {
 		return fmt.Errorf("deleting %s %s: %w", kube.KindOf(obj), obj.GetName(), err)
 	}
 	return nil
@@ -166,13 +170,17 @@ const gonePoll = 200 * time.Millisecond
 // holdingTime is the time to find out what holds an object when the time to wait for its deletion is over.
 const holdingTime = 10 * time.Second
 
-// gone waits until a deleted object is gone, so that the cluster can join again at once: an
+// gone waits, for at most limit, until a deleted object is gone, so that the cluster can join again at once: an
 // object that is applied while it is being deleted is deleted nevertheless.
 func (u *Operation) gone(ctx context.Context, obj client.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
+	return gone(ctx, u.Cluster, obj, u.Timeout)
+}
+
+func gone(ctx context.Context, c client.Client, obj client.Object, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		err := u.Cluster.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 		if err != nil && kube.NotThere(err) {
 			return nil
 		}
@@ -180,7 +188,7 @@ func (u *Operation) gone(ctx context.Context, obj client.Object) error {
 			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdingTime)
 			defer cancel()
 			return fmt.Errorf("waiting until %s is deleted: %w%s; run the same command again to finish", obj.GetName(),
-				cluster.Interrupted(ctx), kube.Holding(asking, u.Cluster, obj))
+				cluster.Interrupted(ctx), kube.Holding(asking, c, obj))
 		}
 	}
 }

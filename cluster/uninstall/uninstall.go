@@ -41,7 +41,7 @@ type Operation struct {
 	Timeout time.Duration
 }
 
-// Obstacle is a reason for which uninstall stops, unless the user forces it to continue.
+// Obstacle is a reason for which a removal stops, unless the user forces it to continue.
 type Obstacle string
 
 // The obstacles, as the flag --force names them. Policies is for the caller to check: Run deletes
@@ -52,7 +52,7 @@ const (
 	Broker   Obstacle = "broker"   // the broker cannot be reached, or keeps objects of this cluster
 )
 
-// Obstacles returns all of them.
+// Obstacles returns those of uninstall.
 func Obstacles() []Obstacle { return []Obstacle{Policies, Nodes, Broker} }
 
 // forced reports whether Run continues in spite of an obstacle.

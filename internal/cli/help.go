@@ -21,13 +21,15 @@ func Help(c *cobra.Command) {
 }
 
 // UsageTemplate returns cobra's template without the examples, which help prints, and
-// without the global flags, which would bury the command's own flags.
+// without the global flags, which would bury the command's own flags, which are in groups: see GroupFlags.
 func UsageTemplate(cobras string) string {
 	before, rest, _ := strings.Cut(cobras, "{{if .HasExample}}")
 	_, rest, _ = strings.Cut(rest, "{{end}}")
 	cobras = before + rest
 	before, rest, _ = strings.Cut(cobras, "{{if .HasAvailableInheritedFlags}}")
 	_, after, _ := strings.Cut(rest, "{{end}}")
+	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	before = strings.Replace(before, ".LocalFlags.FlagUsages", "flagUsages .", 1)
 	return strings.Replace(before, "{{if .HasAvailableLocalFlags}}", "{{if and .HasParent .HasAvailableLocalFlags}}", 1) +
 		"\n\nEvery command takes --context, --kubeconfig and the other flags that\n\"subctl options\" lists." + after
 }

@@ -1,5 +1,5 @@
 // Package drain takes gateways out of service and puts them back, by annotations of their nodes that the agents follow:
-// see agent/mesh/share.go. It refuses to drain the last gateway that works, and waits until the agents report that a
+// see agent/mesh/share.go. It makes nodes gateways, and takes them from the gateways, by their label. It refuses to drain the last gateway that works, and waits until the agents report that a
 // gateway is drained, or is in service again.
 package drain
 
@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/internal/kube"
 	"subctl/internal/look"
@@ -38,8 +39,11 @@ type Plan struct {
 	Grace time.Duration
 	// Lost is the reason why the change is refused unless the user forces it; nil if there is none.
 	Lost error
+	// Kept is the Submariner with the number of gateway nodes to keep; nil if that does not change.
+	Kept *v1alpha1.Submariner
 
-	before []*corev1.Node
+	before  []*corev1.Node
+	wasKept *v1alpha1.Submariner
 }
 
 // change adds a node to the plan.
@@ -55,6 +59,12 @@ func (p *Plan) change(n *corev1.Node, alter func(annotations map[string]string))
 // Lines describes the plan, a line for each change.
 func (p *Plan) Lines() (lines []string) {
 	for i, n := range p.Nodes {
+		switch was, is := cluster.IsGateway(*p.before[i]), cluster.IsGateway(*n); {
+		case is && !was:
+			lines = append(lines, fmt.Sprintf("label node %s: %s=true", n.Name, submarinerv1.GatewayNodeLabel))
+		case was && !is:
+			lines = append(lines, fmt.Sprintf("remove the label %s=true of node %s", submarinerv1.GatewayNodeLabel, n.Name))
+		}
 		for _, k := range []string{submarinerv1.DrainAnnotation, submarinerv1.WeightAnnotation} {
 			was, had := p.before[i].Annotations[k]
 			switch is, has := n.Annotations[k]; {
@@ -65,18 +75,41 @@ func (p *Plan) Lines() (lines []string) {
 			}
 		}
 	}
+	if p.Kept != nil && *p.Kept.Spec.Gateways != *p.wasKept.Spec.Gateways {
+		lines = append(lines, fmt.Sprintf("keep %s instead of %d", words.Count(int(*p.Kept.Spec.Gateways), "gateway node"), *p.wasKept.Spec.Gateways))
+	}
 	return lines
 }
 
-// Apply changes the nodes.
+// Apply makes the changes. Who keeps the number of gateway nodes learns of a higher number after the nodes have their
+// labels, and of a lower one before they lose them: see Lower.
 func (p *Plan) Apply(ctx context.Context, c client.Client) error {
 	var errs []error
 	for i, n := range p.Nodes {
 		if err := c.Patch(ctx, n, client.MergeFrom(p.before[i]), client.FieldOwner(kube.FieldOwner)); err != nil {
-			errs = append(errs, fmt.Errorf("annotating node %s: %w", n.Name, err))
+			errs = append(errs, fmt.Errorf("changing node %s: %w", n.Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.applyKept(ctx, c))...)
+}
+
+// Lower lowers the number of gateway nodes that the cluster keeps, before Apply removes labels.
+func (p *Plan) Lower(ctx context.Context, c client.Client) error {
+	if p.Kept == nil || *p.Kept.Spec.Gateways >= *p.wasKept.Spec.Gateways {
+		return nil
+	}
+	return p.applyKept(ctx, c)
+}
+
+// applyKept changes the number of gateway nodes that the cluster keeps.
+func (p *Plan) applyKept(ctx context.Context, c client.Client) error {
+	if p.Kept == nil {
+		return nil
+	}
+	if err := c.Patch(ctx, p.Kept.DeepCopy(), client.MergeFrom(p.wasKept), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return fmt.Errorf("changing the number of gateway nodes that the cluster keeps: %w", err)
+	}
+	return nil
 }
 
 // Drain returns the plan that takes gateways out of service. grace is the time that their flows are given to end; it replaces that of a gateway

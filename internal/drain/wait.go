@@ -17,14 +17,21 @@ import (
 	"subctl/internal/words"
 )
 
+// Goal is what Wait waits for, as messages name it.
+type Goal string
+
+// The goals.
+const (
+	InService Goal = "in service"
+	IsDrained Goal = "drained"
+	Works     Goal = "a gateway" // that reports, with a connection if it is to have any
+)
+
 // Wait waits until gateways are drained, or in service. If limit is reached, the exit code is 3.
-func Wait(ctx context.Context, t *look.Target, say *progress.Reporter, names []string, drained bool, limit time.Duration) error {
+func Wait(ctx context.Context, t *look.Target, say *progress.Reporter, names []string, goal Goal, limit time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	what := "in service"
-	if drained {
-		what = "drained"
-	}
+	what := string(goal)
 	say.Step("waiting until %s %s %s, for at most %s", words.List(names), areOrIs(names), what, words.Duration(limit))
 	seen := map[string]awaited{}
 	for {
@@ -32,7 +39,7 @@ func Wait(ctx context.Context, t *look.Target, say *progress.Reporter, names []s
 		var reasons []string
 		for _, name := range names {
 			if waiting.Err() == nil { // else it may be half of a read
-				now := observe(sites[0], errs[0], name, drained)
+				now := observe(sites[0], errs[0], name, goal)
 				now.tell(say, seen[name], what)
 				seen[name] = now
 			}
@@ -46,7 +53,7 @@ func Wait(ctx context.Context, t *look.Target, say *progress.Reporter, names []s
 			return nil
 		}
 		if wake.After(waiting, cluster.Poll) != nil {
-			err := fmt.Errorf("waiting until %s %s %s: %w: the nodes are annotated, and the gateways follow without this command; not reached yet:\n  %s\nsee subctl show gateways",
+			err := fmt.Errorf("waiting until %s %s %s: %w: the nodes are changed, and the gateways follow without this command; not reached yet:\n  %s\nsee subctl show gateways",
 				words.List(names), areOrIs(names), what, cluster.Interrupted(waiting), strings.Join(reasons, "\n  "))
 			if ctx.Err() != nil {
 				err = errors.New(strings.Replace(err.Error(), "out of time", "interrupted", 1))
@@ -72,12 +79,12 @@ type awaited struct {
 }
 
 // observe returns what a gateway still does. err is the error of reading the cluster.
-func observe(s look.Site, err error, name string, drained bool) awaited {
+func observe(s look.Site, err error, name string, goal Goal) awaited {
 	if err != nil {
 		return awaited{name: name, why: err.Error()}
 	}
-	a := awaited{name: name, why: printer.Clean(pending(s, name, drained))}
-	if gw := report(s, name); drained && gw != nil && gw.Status.Drain == submarinerv1.Draining && look.Stale(*gw, s.Now) == "" {
+	a := awaited{name: name, why: printer.Clean(pending(s, name, goal))}
+	if gw := report(s, name); goal == IsDrained && gw != nil && gw.Status.Drain == submarinerv1.Draining && look.Stale(*gw, s.Now) == "" {
 		a.flows = listed(gw)
 	}
 	return a
@@ -109,8 +116,8 @@ func (a *awaited) tell(say *progress.Reporter, was awaited, what string) {
 }
 
 // pending returns what a gateway still does before it is drained, or in service; empty if it is.
-func pending(s look.Site, name string, drained bool) string {
-	gw := report(s, name)
+func pending(s look.Site, name string, goal Goal) string {
+	gw, drained := report(s, name), goal == IsDrained
 	switch {
 	case gw == nil:
 		return "no report of its agent: see kubectl -n " + submarinerv1.OperatorNamespace + " get pods -o wide"
@@ -129,6 +136,25 @@ func pending(s look.Site, name string, drained bool) string {
 		return left(gw)
 	case gw.Status.Drain != "":
 		return "its agent has not followed yet"
+	case goal == Works:
+		return unconnected(gw)
+	}
+	return ""
+}
+
+// unconnected returns why a gateway does not carry traffic yet; empty if it does, or as a standby can.
+func unconnected(gw *submarinerv1.Gateway) string {
+	up := 0
+	for _, c := range gw.Status.Connections {
+		if c.Status == submarinerv1.Connected {
+			up++
+		}
+	}
+	switch all := len(gw.Status.Connections); {
+	case gw.Status.StatusFailure != "":
+		return gw.Status.StatusFailure
+	case all > 0 && up == 0:
+		return fmt.Sprintf("0 connections out of %d are established", all)
 	}
 	return ""
 }

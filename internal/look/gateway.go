@@ -82,3 +82,20 @@ func Stale(gw submarinerv1.Gateway, now time.Time) string {
 	}
 	return "not updated since " + last.UTC().Format(time.RFC3339)
 }
+
+// StatusLeaving is the state of a connection that ends because its remote gateway is taken out of service. It is not
+// a state that gateways report.
+const StatusLeaving = "leaving"
+
+// leavingMessage describes StatusLeaving.
+const leavingMessage = "the remote gateway is drained, or its node is no gateway any more"
+
+// ConnectionState returns the state of a connection and its message. That a gateway does not answer which has announced
+// that it goes is no fault to look for.
+func ConnectionState(c submarinerv1.Connection) (status, message string) {
+	announced := c.Endpoint.BackendConfig
+	if c.Status != submarinerv1.Connected && (announced[submarinerv1.BackendLeaving] == "true" || announced[submarinerv1.BackendDrain] == submarinerv1.Drained) {
+		return StatusLeaving, leavingMessage
+	}
+	return string(c.Status), c.StatusMessage
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"subctl/internal/printer"
@@ -134,6 +135,9 @@ func (p Panel) drawSite(s Site, format printer.Format) (string, error) {
 		}
 		if table.Len() > 0 && b.Len() > 0 {
 			fmt.Fprintln(&b)
+		}
+		if table.Len() > 0 && len(p.sections) > 1 {
+			fmt.Fprintf(&b, "%s%s:\n", strings.ToUpper(v.Noun[:1]), v.Noun[1:])
 		}
 		b.Write(table.Bytes())
 	}

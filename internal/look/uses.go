@@ -29,9 +29,10 @@ func (s Site) uses() []catalog.Use {
 	for _, gw := range s.Current() {
 		old := Stale(gw, s.Now)
 		for _, c := range gw.Status.Connections {
+			status, message := ConnectionState(c)
 			u := catalog.Use{
 				Cluster: s.Name, Gateway: gw.Name, RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname,
-				CableDriver: catalog.CableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: string(c.Status), Message: c.StatusMessage, DriverReason: c.DriverReason,
+				CableDriver: catalog.CableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: status, Message: message, DriverReason: c.DriverReason,
 			}
 			if c.UsingIP == "" && c.Status != submarinerv1.Connected {
 				u.CableDriver = "" // refused, or waiting: the driver is not in use

@@ -139,6 +139,9 @@ const (
 	// BackendNotRunning names agents of the cluster that do not run, for messages. Without it, all
 	// run, as far as the gateway knows.
 	BackendNotRunning = "agents-not-running"
+	// BackendLeaving is "true" if the node is no gateway node any more, so that its cables end within seconds. It is for
+	// messages.
+	BackendLeaving = "gateway-leaving"
 	// BackendSiblings is "true" if the cluster has other active gateways, and else "false". Both ends of a cable choose its driver by it.
 	BackendSiblings = "gateway-siblings"
 )
