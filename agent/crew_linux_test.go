@@ -41,14 +41,23 @@ type crew struct {
 	// published are the Endpoints and the Cluster, by name, and reported the Gateways, by node.
 	published map[string]client.Object
 	reported  map[string]*submarinerv1.Gateway
+	// older is set for a cluster whose agents are of a version that announces no octets, and reads none.
+	older bool
 }
 
 func newCrew(t testing.TB, fabric *nstest.NS, n int, id, driver string) *crew {
 	t.Helper()
+	return newCrewOf(t, twoGateways(t, fabric, n, id), driver)
+}
+
+// newCrewOf returns a cluster of two gateways whose agents run.
+func newCrewOf(t testing.TB, s *side, driver string) *crew {
+	t.Helper()
+	n, id := s.n, s.id
 	private, err := keys.ParsePrivate(bytes.Repeat([]byte{byte(n)}, keys.Size))
 	require.NoError(t, err)
 	c := &crew{
-		side: twoGateways(t, fabric, n, id), driver: driver, standing: map[string]mesh.Standing{}, hosts: map[[2]string]*kernel.Host{},
+		side: s, driver: driver, standing: map[string]mesh.Standing{}, hosts: map[[2]string]*kernel.Host{},
 		facts: map[string]dataplane.Facts{}, memory: map[string]mesh.Memory{}, published: map[string]client.Object{}, reported: map[string]*submarinerv1.Gateway{},
 		ring: &keys.Ring{Cluster: id, Private: private, Seed: bytes.Repeat([]byte{byte(n + 100)}, keys.Size), PSK: bytes.Repeat([]byte{0x77}, 48)},
 	}
@@ -125,6 +134,9 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 	for _, other := range others {
 		for _, o := range other.published {
 			copied := o.DeepCopyObject().(client.Object)
+			if e, ok := copied.(*submarinerv1.Endpoint); ok && (c.older || other.older) {
+				delete(e.Spec.BackendConfig, submarinerv1.BackendOctets)
+			}
 			copied.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: other.id})
 			if _, ok := copied.(*submarinerv1.Cluster); ok {
 				copied.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet})
@@ -222,6 +234,9 @@ func (c *crew) passOf(t testing.TB, node string, others ...*crew) {
 			case *submarinerv1.Gateway:
 				c.reported[node] = o
 			case *submarinerv1.Endpoint, *submarinerv1.Cluster:
+				if e, ok := o.(*submarinerv1.Endpoint); ok && c.older {
+					delete(e.Spec.BackendConfig, submarinerv1.BackendOctets)
+				}
 				c.published[o.GetName()] = o
 			}
 		}

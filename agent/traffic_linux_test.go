@@ -28,7 +28,8 @@ import (
 // side is a cluster of two nodes, gw and worker, each with a pod, made of network
 // namespaces: what a lab is to the end-to-end tests, in 100 ms.
 type side struct {
-	n     int    // 1, 2, …: nodes 172.18.n.0/24
+	n     int    // 1, 2, …
+	lan   string // nodes: 172.18.n, which stands for 172.18.n.0/24
 	net   int    // pods 10.11net.0.0/16, Services 10.10net.0.0/16: like n, unless clusters have the same networks
 	id    string // cluster ID
 	nodes map[string]*nstest.NS
@@ -86,19 +87,25 @@ func newSideOf(t testing.TB, fabric *nstest.NS, n int, id string, gateways int, 
 // newSideWith returns a cluster with the pod and Service networks of another number.
 func newSideWith(t testing.TB, fabric *nstest.NS, n, net int, id string, gateways int, names ...string) *side {
 	t.Helper()
+	return newSideIn(t, fabric, n, fmt.Sprintf("172.18.%d", n), net, id, gateways, names...)
+}
+
+// newSideIn returns a cluster whose nodes are in another network.
+func newSideIn(t testing.TB, fabric *nstest.NS, n int, lan string, net int, id string, gateways int, names ...string) *side {
+	t.Helper()
 	nstest.WireGuard(t) // before the first kernel.ReadFacts, which looks for it once
 	s := &side{
-		n: n, net: net, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
+		n: n, lan: lan, net: net, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
 		health: map[string]map[string]mesh.Health{}, plans: map[[2]string]mesh.Plan{},
 	}
-	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add 172.18.%[1]d.254/24 dev br%[1]d && ip link set br%[1]d up", n))
+	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add %[2]s.254/24 dev br%[1]d && ip link set br%[1]d up", n, lan))
 	for i, name := range names {
 		i++
 		node, pod := nstest.New(t, id+"-"+name), nstest.New(t, id+"-"+name+"-pod")
 		s.nodes[name], s.pods[name] = node, pod
-		nstest.Join(nstest.End{NS: node, Dev: "eth0", Addr: fmt.Sprintf("172.18.%d.%d/24", n, 10+i)}, nstest.End{NS: fabric, Dev: fmt.Sprintf("v%d%d", n, i)})
+		nstest.Join(nstest.End{NS: node, Dev: "eth0", Addr: fmt.Sprintf("%s.%d/24", lan, 10+i)}, nstest.End{NS: fabric, Dev: fmt.Sprintf("v%d%d", n, i)})
 		fabric.Run(fmt.Sprintf("ip link set v%d%d master br%d", n, i, n))
-		node.Run(fmt.Sprintf("ip route add default via 172.18.%d.254", n))
+		node.Run(fmt.Sprintf("ip route add default via %s.254", lan))
 		// as strict as a distribution may be: our devices have to say what they need
 		node.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1")
 		node.Run(kubeProxyForward + "iptables -P FORWARD DROP; iptables -A FORWARD -i cni0 -j ACCEPT; iptables -A FORWARD -o cni0 -j ACCEPT")
@@ -111,7 +118,7 @@ func newSideWith(t testing.TB, fabric *nstest.NS, n, net int, id string, gateway
 	for i, name := range names { // host-gw, as simple CNIs do
 		for k := range names {
 			if k != i {
-				s.nodes[name].Run(fmt.Sprintf("ip route add 10.11%d.%d.0/24 via 172.18.%d.%d", net, k+1, n, 11+k))
+				s.nodes[name].Run(fmt.Sprintf("ip route add 10.11%d.%d.0/24 via %s.%d", net, k+1, lan, 11+k))
 			}
 		}
 	}
@@ -153,7 +160,7 @@ func (s *side) objects() []client.Object {
 		if !s.carries {
 			n.Spec.PodCIDR = fmt.Sprintf("10.11%d.%d.0/24", s.net, i+1)
 		}
-		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.18.%d.%d", s.n, 11+i)}}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("%s.%d", s.lan, 11+i)}}
 		if s.isGateway(name) {
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 		}
@@ -186,7 +193,7 @@ func (s *side) endpointOf(i int) *submarinerv1.Endpoint {
 		ObjectMeta: metav1.ObjectMeta{Name: s.id + strings.TrimPrefix(s.names[i], "gw")},
 		Spec: submarinerv1.EndpointSpec{
 			ClusterID: s.id, CableName: s.cableOf(i), Hostname: s.names[i], Backend: "vxlan",
-			PrivateIP: fmt.Sprintf("172.18.%d.%d", s.n, 11+i), HealthCheckIP: fmt.Sprintf("10.11%d.%d.1", s.net, i+1),
+			PrivateIP: fmt.Sprintf("%s.%d", s.lan, 11+i), HealthCheckIP: fmt.Sprintf("10.11%d.%d.1", s.net, i+1),
 			BackendConfig: s.announced[s.names[i]],
 			Subnets:       []string{fmt.Sprintf("10.10%d.0.0/16", s.net), fmt.Sprintf("10.11%d.0.0/16", s.net)},
 			AllocatedIPs:  s.returned[s.names[i]],

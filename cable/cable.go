@@ -27,6 +27,7 @@ type Gateway struct {
 	Name      string // cable name: Endpoint.spec.cable_name
 	Host      string // node name
 	PrivateIP netip.Addr
+	Octets    Octets         // of its addresses on the devices of cables; those of PrivateIP if it announces none, as older versions do
 	PublicIP  netip.Addr     // public address, outside NAT; the zero Addr if unknown
 	HealthIP  netip.Addr     // answers pings through the cable; the zero Addr if there is none
 	Returned  []netip.Addr   // addresses of Subnets to which packets must take this gateway, as it alone knows the connections

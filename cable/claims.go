@@ -59,14 +59,14 @@ func NewClaims(drivers []Driver) *Claims {
 	return &Claims{drivers: drivers, holders: map[string]holder{}}
 }
 
-// AddNode claims the address that a gateway node of this cluster has on VXLAN devices between gateways. The error names the
+// AddNode claims the address that a gateway node of this cluster has on devices of cables. The error names the
 // cluster for which Keep has kept it.
-func (c *Claims) AddNode(n Node) error {
-	claim := vtepClaim(n.IP)
+func (c *Claims) AddNode(name string, o Octets) error {
+	claim := vtepClaim(Gateway{Octets: o})
 	if by, taken := c.holders[claim.What]; taken {
 		return fmt.Errorf("%s is already used by %v: %s", claim.What, by, claim.Why)
 	}
-	c.holders[claim.What] = holder{gateway: "node " + n.Name + " of this cluster"}
+	c.holders[claim.What] = holder{gateway: "node " + name + " of this cluster"}
 	return nil
 }
 
@@ -195,7 +195,7 @@ func (c *Claims) add(g Gateway, claims []Claim) error {
 func (c *Claims) announced(g Gateway) []Claim {
 	claims := []Claim{
 		{What: "cable name " + g.Name, Why: "cable names must be unique"},
-		vtepClaim(g.PrivateIP),
+		vtepClaim(g),
 	}
 	for _, d := range c.drivers {
 		if claimer, ok := d.(Claimer); ok {
@@ -205,13 +205,14 @@ func (c *Claims) announced(g Gateway) []Claim {
 	return claims
 }
 
-// vtepClaim returns the claim for a gateway's address on VXLAN devices between gateways.
-func vtepClaim(privateIP netip.Addr) Claim {
-	return Claim{
-		What: "address " + VTEPOf(dataplane.VXLANNet, privateIP).String() + " between the gateways",
-		Why:  "the last three octets of their private IPs are equal: make another node the gateway",
-	}
+// vtepClaim returns the claim for a gateway's address on devices of cables.
+func vtepClaim(g Gateway) Claim {
+	return Claim{What: "address " + g.VTEP(dataplane.VXLANNet).String() + " between the gateways", Why: OneVTEP}
 }
+
+// OneVTEP is the reason why only one gateway can have an address on devices of cables, and what to do, for messages.
+const OneVTEP = "only one gateway can have it: delete the Endpoint of one of them in its own cluster, so that it chooses another, " +
+	"or make another node the gateway there"
 
 // checkNetwork returns an error if a network of a cluster conflicts with another claim.
 func (c *Claims) checkNetwork(n netip.Prefix, cluster string) error {

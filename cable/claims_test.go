@@ -65,12 +65,17 @@ func TestClaimsOfOthers(t *testing.T) {
 		},
 		{
 			name: "the same VTEP", change: func(p *Peer) { p.PrivateIP = netip.MustParseAddr("198.0.2.1") },
-			want: "address 241.0.2.1 between the gateways is already used by gw-first: the last three octets of their private IPs are equal: make another node the gateway",
+			want: "address 241.0.2.1 between the gateways is already used by gw-first: " + OneVTEP,
 		},
 		{
 			name: "the VTEP of a node", change: func(p *Peer) { p.PrivateIP = netip.MustParseAddr("198.51.100.9") },
-			want: "address 241.51.100.9 between the gateways is already used by node n1 of this cluster: the last three octets of their private IPs are equal: make another node the gateway",
+			want: "address 241.51.100.9 between the gateways is already used by node n1 of this cluster: " + OneVTEP,
 		},
+		{
+			name: "the VTEP that it announces", change: func(p *Peer) { p.Octets = Octets{0, 2, 1} },
+			want: "address 241.0.2.1 between the gateways is already used by gw-first: " + OneVTEP,
+		},
+		{name: "another VTEP", change: func(p *Peer) { p.PrivateIP, p.Octets = netip.MustParseAddr("198.0.2.1"), Octets{7, 7, 7} }},
 		{
 			name: "what a driver claims", change: func(p *Peer) { p.Gateway.Config = map[string]string{"key": "k"} },
 			want: "key k is already used by gw-first: keys differ",
@@ -78,7 +83,7 @@ func TestClaimsOfOthers(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := NewClaims([]Driver{claimant{}})
-			require.NoError(t, c.AddNode(Node{Name: "n1", IP: netip.MustParseAddr("172.51.100.9")}))
+			require.NoError(t, c.AddNode("n1", Octets{51, 100, 9}))
 			first := claiming("first", "192.0.2.1", "10.1.0.0/16")
 			first.Gateway.Config = map[string]string{"key": "k"}
 			require.NoError(t, c.Announce(first))
@@ -126,7 +131,7 @@ func TestClaimsOfIncumbents(t *testing.T) {
 func TestHostileSuccessor(t *testing.T) {
 	old, moved, waiting := claiming("victim", "192.0.2.1", "10.1.0.0/16"), claiming("victim", "192.0.2.7", "10.1.0.0/16"), claiming("attacker", "198.0.2.1", "10.2.0.0/16")
 	moved.Name = "another"
-	const refused = "address 241.0.2.1 between the gateways is already used by cluster victim: the last three octets of their private IPs are equal: make another node the gateway"
+	const refused = "address 241.0.2.1 between the gateways is already used by cluster victim: " + OneVTEP
 	for name, now := range map[string][]Peer{"the gateway moves": {waiting, moved}, "the cluster leaves": {waiting}} {
 		t.Run(name, func(t *testing.T) {
 			c, held := NewClaims(nil), []Gateway{old.Gateway}

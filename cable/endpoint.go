@@ -63,6 +63,11 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	if g.PrivateIP, err = ParseHost(s.PrivateIP); err != nil {
 		errs = append(errs, fmt.Errorf("private IP %.80q: %w", s.PrivateIP, err))
 	}
+	if text, told := s.BackendConfig[submarinerv1.BackendOctets]; told {
+		if g.Octets, err = ParseOctets(text); err != nil {
+			errs = append(errs, fmt.Errorf("its %s %w", submarinerv1.BackendOctets, err))
+		}
+	}
 	if s.PublicIP != "" {
 		if g.PublicIP, err = ParseHost(s.PublicIP); err != nil {
 			errs = append(errs, fmt.Errorf("public IP %.80q: %w", s.PublicIP, err))
@@ -107,6 +112,20 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 		errs = append(errs, err)
 	}
 	return g, errors.Join(errs...)
+}
+
+// AnnouncedOctets returns the Octets of the gateway that an Endpoint announces, if what Parse reads of them is valid.
+func AnnouncedOctets(s submarinerv1.EndpointSpec) (Octets, bool) {
+	text, told := s.BackendConfig[submarinerv1.BackendOctets]
+	if told {
+		o, err := ParseOctets(text)
+		return o, err == nil
+	}
+	ip, err := ParseHost(s.PrivateIP)
+	if err != nil {
+		return Octets{}, false
+	}
+	return OctetsOf(ip), true
 }
 
 // maxDrivers is the maximum number of drivers that are read from an endpoint.
@@ -220,7 +239,7 @@ func CheckRemote(g Gateway, own Networks) error {
 		ip   netip.Addr
 	}{{"private", g.PrivateIP}, {"public", g.PublicIP}} {
 		if slices.Contains(own.Nodes, a.ip) {
-			errs = append(errs, fmt.Errorf("%s IP %v belongs to a node of this cluster", a.what, a.ip))
+			errs = append(errs, fmt.Errorf("%s IP %v belongs to a node of this cluster: give one of the two another address, or make another node the gateway there", a.what, a.ip))
 		}
 		for _, nets := range [][]netip.Prefix{own.Services, own.Pods, own.Global} {
 			for _, p := range nets {

@@ -61,18 +61,17 @@ const (
 	IntraVNI = 100
 
 	// Every gateway has an address on every cable device, at which its peers probe it:
-	// a first octet for each device, and three octets of the gateway's own address.
-	// Therefore two gateways whose addresses differ only in the first octet cannot be connected
-	// to each other, nor can a third one be connected to both of them. The one that was connected
-	// first stays. This does not concern nodes that are no gateways. 240/4 is reserved (RFC 1112) and so collides with no other network; 242
-	// and 243 belong to globalnet and to clusterset IPs.
+	// a first octet for each device, and three octets that the gateway announces: the last three of its own
+	// address or, if a gateway of another cluster has these, others. 240/4 is reserved (RFC 1112) and so collides
+	// with no other network; 242 and 243 belong to globalnet and to clusterset IPs.
 	VXLANNet          = 241
 	WireGuardNet      = 244
 	IPsecNet          = 245
 	VXLANWireGuardNet = 246
 	VXLANIPsecNet     = 247
 	OtherVNINet       = 248 // all devices with another VNI than CableVNI
-	// IntraVTEPNet is the first octet of addresses on IntraDevice.
+	// IntraVTEPNet is the first octet of addresses on IntraDevice. The other three are the last of the node's own
+	// address, so nodes of a cluster must not differ in the first one only.
 	IntraVTEPNet = 240
 
 	// FirstTable is added to the numbers that the routing tables have in Submariner, 100 and 150:

@@ -60,7 +60,11 @@ func accept(s Snapshot, m Membership) Accepted {
 	}
 	a.keepIncumbents(s, m, peers)
 	for _, n := range m.Labelled {
-		if err := a.claims.AddNode(n); err != nil {
+		o, has := m.octetsOf(s, n)
+		if !has {
+			continue
+		}
+		if err := a.claims.AddNode(n.Name, o); err != nil {
 			a.Collisions = append(a.Collisions, fmt.Sprintf("gateway node %s: %v", n.Name, err))
 		}
 	}

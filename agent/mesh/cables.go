@@ -264,11 +264,11 @@ func (c *chooser) reuse(p *cable.Peer) cable.Driver {
 // ownVTEP returns an error if a gateway has the address that this one has on the devices of cables. Only an incumbent has: see accept. The
 // other gateways of this cluster keep their cables to it, and get the packets to its cluster.
 func (c *chooser) ownVTEP(p *Peer) error {
-	own := cable.VTEPOf(dataplane.VXLANNet, c.membership.Self.IP)
-	if !c.snapshot.Standing.Active || own != cable.VTEPOf(dataplane.VXLANNet, p.PrivateIP) {
+	own := c.offer.Local.VTEP(dataplane.VXLANNet)
+	if !c.snapshot.Standing.Active || own != p.VTEP(dataplane.VXLANNet) {
 		return nil
 	}
-	return fmt.Errorf("address %v between the gateways is that of node %s of this cluster: the last three octets of their private IPs are equal: make another node the gateway", own, c.membership.Self.Name)
+	return fmt.Errorf("address %v between the gateways is that of node %s of this cluster: %s", own, c.membership.Self.Name, cable.OneVTEP)
 }
 
 // room reports, as an error, that policies already make the gateway create as many

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/cable"
 )
 
 // A Gateway that etcd refuses would tell nothing any more, neither to the other gateways nor to the next agent of its node.
@@ -135,9 +136,13 @@ func sizeOf(c submarinerv1.Connection) int {
 	return len(data) + maxMeasurements
 }
 
-// shortened returns what identifies an endpoint, and few of its networks.
+// shortened returns what identifies an endpoint, also on the devices of cables, and few of its networks.
 func shortened(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+	octets := s.BackendConfig[submarinerv1.BackendOctets]
 	s.BackendConfig, s.AllocatedIPs = nil, nil
+	if _, err := cable.ParseOctets(octets); err == nil {
+		s.BackendConfig = map[string]string{submarinerv1.BackendOctets: octets}
+	}
 	subnets := []string{}
 	for _, text := range s.Subnets {
 		if len(text) <= fewSubnetText && len(subnets) < fewSubnets {

@@ -35,6 +35,8 @@ type Membership struct {
 	// Endpoints are the Endpoints of this cluster, with the standbys last; Remote are the Endpoints that other
 	// clusters announce.
 	Endpoints, Remote []*submarinerv1.Endpoint
+	// Octets are those of this node as a gateway.
+	Octets cable.Octets
 
 	held *held // by other clusters
 }
@@ -86,7 +88,11 @@ func readMembership(s Snapshot) (Membership, error) {
 	if m.Sets = s.ClusterSets; m.Sets == nil {
 		m.Sets = v1alpha1.ClusterSets(m.Submariner.Spec, m.Cluster)
 	}
-	return m, m.readNodes(s)
+	if err := m.readNodes(s); err != nil {
+		return m, err
+	}
+	m.Octets = m.chooseOctets(s)
+	return m, nil
 }
 
 // readClusters fills in the Clusters and Endpoints of this cluster and of the others.

@@ -68,7 +68,7 @@ func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Lo
 	}
 	return cable.Local{
 		Gateway: cable.Gateway{
-			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, PublicIP: s.PublicIP, HealthIP: healthIP,
+			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, Octets: m.Octets, PublicIP: s.PublicIP, HealthIP: healthIP,
 			Subnets: m.Own.Announced(), NAT: spec.NatEnabled,
 			Name: cableName(spec.ClusterID, m.Self.IP),
 		},

@@ -42,6 +42,7 @@ func (o Offer) endpoint() *submarinerv1.Endpoint {
 			NATEnabled: l.NAT, Backend: o.Default.Name(), Subnets: []string{},
 			BackendConfig: map[string]string{
 				submarinerv1.BackendNATDiscoveryPort: strconv.Itoa(dataplane.NATDiscoveryPort),
+				submarinerv1.BackendOctets:           l.Octets.String(),
 			},
 		},
 	}

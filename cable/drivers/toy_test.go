@@ -69,12 +69,12 @@ func (toy) Overhead(cable.Local, cable.Peer) int { return dataplane.VXLANOverhea
 func (d toy) Plan(l cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	w := cable.Wiring{State: dataplane.State{}}
 	t := vxlan.Tunnel{
-		Device: toyDevice, VNI: toyVNI, Port: d.port(l), Net: toyNet, Hops: toyNexthopID, Self: l.PrivateIP, Local: l.PrivateIP,
+		Device: toyDevice, VNI: toyVNI, Port: d.port(l), Net: toyNet, Hops: toyNexthopID, Self: l.Gateway, Local: l.PrivateIP,
 		MTU: l.MTU - dataplane.VXLANOverhead,
 	}
 	listen := cable.Listen{Proto: "udp", Port: t.Port}
 	for _, p := range peers {
-		link, err := t.To(w.State, p.PrivateIP, p.Address, t.Hop(p.Gateway))
+		link, err := t.To(w.State, p.Gateway, p.Address, t.Hop(p.Gateway))
 		if err != nil {
 			return w, fmt.Errorf("planning toy cable to %s: %w", p.Name, err)
 		}

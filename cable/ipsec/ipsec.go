@@ -231,4 +231,4 @@ func selectors(nets []netip.Prefix, own netip.Addr) []netip.Prefix {
 }
 
 // address returns a gateway's own address inside IPsec.
-func address(g cable.Gateway) netip.Addr { return cable.VTEPOf(dataplane.IPsecNet, g.PrivateIP) }
+func address(g cable.Gateway) netip.Addr { return g.VTEP(dataplane.IPsecNet) }

@@ -19,20 +19,20 @@ type Tunnel struct {
 	// SourcePort is the source port of outer packets, for an IPsec policy that selects them; 0
 	// means a port that depends on the flow.
 	SourcePort int
-	Net        byte       // first octet of the addresses on the device
-	Hops       uint32     // first octet of the IDs of its next hops
-	Self       netip.Addr // the gateway's own address, from which the VTEP is derived
-	Local      netip.Addr // source address of outer packets
-	MTU        int        // MTU of the device, in bytes
+	Net        byte          // first octet of the addresses on the device
+	Hops       uint32        // first octet of the IDs of its next hops
+	Self       cable.Gateway // the gateway itself
+	Local      netip.Addr    // source address of outer packets
+	MTU        int           // MTU of the device, in bytes
 	// Guard is dataplane.FDB.Guard of the peers.
 	Guard dataplane.Key
 }
 
-// To adds the device and the entries for a peer to s, and returns the link. peer is the
-// peer's own address, outer the destination of outer packets, and hop the ID of the next hop.
-func (t Tunnel) To(s dataplane.State, peer, outer netip.Addr, hop uint32) (cable.Link, error) {
-	own, mac := cable.VTEP(t.Net, t.Self)
-	ip, peerMAC := cable.VTEP(t.Net, peer)
+// To adds the device and the entries for a peer to s, and returns the link. outer
+// is the destination of outer packets, and hop the ID of the next hop.
+func (t Tunnel) To(s dataplane.State, peer cable.Gateway, outer netip.Addr, hop uint32) (cable.Link, error) {
+	own, ip := t.Self.VTEP(t.Net), peer.VTEP(t.Net)
+	mac, peerMAC := cable.MAC(own), cable.MAC(ip)
 	objs := []dataplane.Object{
 		dataplane.VXLAN{
 			Name: t.Device, Dev: t.Over, MAC: mac, VNI: t.VNI, Local: t.Local, Port: t.Port, SourcePort: t.SourcePort, MTU: t.MTU,
@@ -63,7 +63,7 @@ func (t Tunnel) Inside(d cable.Driver, w *cable.Wiring, inner cable.Listen, peer
 		if err != nil {
 			return fmt.Errorf("planning %s cable to %s: %w", d.Name(), p.Name, err)
 		}
-		link, err := t.To(w.State, p.PrivateIP, c.To, t.Hop(p.Gateway))
+		link, err := t.To(w.State, p.Gateway, c.To, t.Hop(p.Gateway))
 		if err != nil {
 			return fmt.Errorf("planning %s cable to %s: %w", d.Name(), p.Name, err)
 		}
@@ -77,5 +77,5 @@ func (t Tunnel) Inside(d cable.Driver, w *cable.Wiring, inner cable.Listen, peer
 
 // Hop returns the ID of the next hop to a peer's gateway.
 func (t Tunnel) Hop(g cable.Gateway) uint32 {
-	return cable.NexthopID(t.Hops, cable.VTEPOf(t.Net, g.PrivateIP))
+	return cable.NexthopID(t.Hops, g.VTEP(t.Net))
 }

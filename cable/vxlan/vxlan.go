@@ -5,7 +5,7 @@
 // A VXLAN device usually learns: it floods ARP requests to every peer and records the
 // replies. With n clusters this sends n copies of every broadcast, and the
 // table is wrong whenever a gateway moves. Here nothing is learned. Each gateway's MAC
-// address is a function of its IP address (cable.VTEP), so a peer has three permanent
+// address is a function of its IP address on the device (cable.MAC), so a peer has three permanent
 // entries: a neighbor (VTEP to MAC), a forwarding entry (MAC to host) and a next hop.
 //
 // VXLAN does not work through NAT: the two directions use different source ports, and a NAT
@@ -99,13 +99,13 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		vni := p.Config.Number(optVNI)
 		t := Tunnel{
 			Device: d.Device(p.Config), VNI: vni, Port: port, Net: dataplane.VXLANNet, Hops: dataplane.VXLANNexthopID,
-			Self: local.PrivateIP, Local: local.PrivateIP, MTU: local.MTU - dataplane.VXLANOverhead,
+			Self: local.Gateway, Local: local.PrivateIP, MTU: local.MTU - dataplane.VXLANOverhead,
 		}
 		hop := t.Hop(p.Gateway)
 		if vni != dataplane.CableVNI {
 			t.Net, hop = dataplane.OtherVNINet, otherVNI(others, vni, p.PrivateIP)
 		}
-		link, err := t.To(w.State, p.PrivateIP, p.Address, hop)
+		link, err := t.To(w.State, p.Gateway, p.Address, hop)
 		if err == nil && vni != dataplane.CableVNI {
 			err = routeTo(w.State, &link)
 		}
@@ -138,7 +138,7 @@ func routeTo(s dataplane.State, l *cable.Link) error {
 const hopMask = 1<<24 - 1
 
 // otherVNI returns the ID of the next hop to a peer on another VNI: 24 bits of a hash of VNI
-// and VTEP, which do not both fit into an ID, incremented on a collision: the peer that comes first keeps its ID.
+// and private IP, which do not both fit into an ID, incremented on a collision: the peer that comes first keeps its ID.
 func otherVNI(taken map[uint32]bool, vni int, peer netip.Addr) uint32 {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d %v", vni, peer) // never fails

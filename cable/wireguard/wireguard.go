@@ -215,4 +215,4 @@ func ownAddr(l cable.Local) dataplane.Addr {
 }
 
 // address returns a gateway's own address inside WireGuard.
-func address(g cable.Gateway) netip.Addr { return cable.VTEPOf(dataplane.WireGuardNet, g.PrivateIP) }
+func address(g cable.Gateway) netip.Addr { return g.VTEP(dataplane.WireGuardNet) }

@@ -144,6 +144,9 @@ const (
 	BackendLeaving = "gateway-leaving"
 	// BackendSiblings is "true" if the cluster has other active gateways, and else "false". Both ends of a cable choose its driver by it.
 	BackendSiblings = "gateway-siblings"
+	// BackendOctets are the last three octets of the gateway's addresses on the devices of cables, such as "16.1.11". Without it, they
+	// are those of Endpoint.spec.private_ip.
+	BackendOctets = "gateway-octets"
 )
 
 // The values of BackendDrain, and, except Standby, of GatewayStatus.Drain.
