@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -125,6 +127,13 @@ func (h *Host) ChainDrops() (map[string]uint64, error) {
 	if h.owner.Chains == "" {
 		return reasons, nil
 	}
+	if h.owner.Name == dataplane.RouteOwner.Name { // one agent of the node, as the counter is the node's
+		n, err := reversePathDrops()
+		if err != nil {
+			return nil, err
+		}
+		reasons[dataplane.DropReversePath] = n
+	}
 	saved, err := h.ipt.look()
 	if err != nil {
 		return nil, err
@@ -156,4 +165,24 @@ func rulePackets(line string) (n uint64, counts bool) {
 	text, _, _ := strings.Cut(after, " ")
 	n, err := strconv.ParseUint(text, 10, 64)
 	return n, ok && err == nil
+}
+
+// netstat has counters of the network namespace: lines in pairs, the names and the values.
+const netstat = "/proc/thread-self/net/netstat"
+
+// reversePathDrops returns how many packets the kernel has dropped because of rp_filter.
+func reversePathDrops() (uint64, error) {
+	text, err := os.ReadFile(netstat)
+	if err != nil {
+		return 0, fmt.Errorf("reading what rp_filter has dropped: %w", err)
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if i := slices.Index(names, "IPReversePathFilter"); i >= 0 && i < len(fields) && fields[0] == names[0] {
+			return strconv.ParseUint(fields[i], 10, 64)
+		}
+		names = fields
+	}
+	return 0, nil // a kernel without the counter
 }

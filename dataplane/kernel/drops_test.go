@@ -116,3 +116,32 @@ func TestChainDrops(t *testing.T) {
 	host.Run("bash -c 'for port in 4500 4500 4501; do echo x >/dev/udp/192.0.2.1/$port; done'; ping -c1 -W2 192.0.2.1")
 	require.Equal(t, map[string]uint64{dataplane.DropUnknownSender: 2, dataplane.DropNotAccepted: 1}, read())
 }
+
+// Where rp_filter is 1, the kernel drops what pods of another cluster send to the node beside the cables, once a cable leads to them. That is
+// counted, until the setting that the message names is made.
+func TestReversePathDrops(t *testing.T) {
+	ns, h := node(t, dataplane.RouteOwner)
+	read := func() (n uint64) {
+		ns.Do(func() {
+			reasons, err := h.ChainDrops()
+			require.NoError(t, err)
+			n = reasons[dataplane.DropReversePath]
+		})
+		return n
+	}
+	other := nstest.New(t, "other")
+	nstest.Join(nstest.End{NS: ns, Dev: "wan0", Addr: "192.0.2.1/24"}, nstest.End{NS: other, Dev: "eth0", Addr: "192.0.2.2/24"})
+	other.Run("ip addr add 10.1.0.1/32 dev lo")
+	ns.Run("ip route add 10.1.0.0/16 via 192.0.2.2; sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.wan0.rp_filter=1")
+	other.Run("ping -c1 -W2 -I 10.1.0.1 192.0.2.1")
+	require.Zero(t, read())
+
+	ns.Run("ip link add vx-test type veth peer name vx-peer; ip link set vx-test up; ip link set vx-peer up; ip route replace 10.1.0.0/16 dev vx-test")
+	_, err := other.Try("ping -c1 -W0.1 -I 10.1.0.1 192.0.2.1")
+	require.Error(t, err)
+	require.EqualValues(t, 1, read())
+	require.Contains(t, dataplane.DropReasons[dataplane.DropReversePath], "sysctl -w net.ipv4.conf.all.rp_filter=2")
+	ns.Run("sysctl -qw net.ipv4.conf.all.rp_filter=2; ip route add 10.1.0.0/16 via 192.0.2.2 metric 2000")
+	_, _ = other.Try("ping -c1 -W0.1 -I 10.1.0.1 192.0.2.1") // the answer takes the other device
+	require.EqualValues(t, 1, read(), "nothing more is dropped")
+}
