@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +31,13 @@ func (s *Snapshot) rejected(w metav1.Object) *Fault {
 	return nil
 }
 
+// rejectedName matches the name of a rejected pod in the answer of an API server: its last part is random, and
+// another one each time that a controller tries.
+var rejectedName = regexp.MustCompile(`(pods? "[a-z0-9.-]*-)[a-z0-9]{5}"`)
+
 // rejection returns the fault of a pod that the API server has not created, for the reason text.
 func (s *Snapshot) rejection(text string) *Fault {
+	text = rejectedName.ReplaceAllString(text, `$1…"`)
 	return &Fault{
 		Text: "its pod is not created: " + text, Remedy: Remedy(text, s.Namespace), Lasting: !temporary(text),
 		Rejected: true,
