@@ -28,19 +28,24 @@ type agentReport struct {
 	conditions  []metav1.Condition
 }
 
-// clean waits until every agent has reported that its node is clean. It does not wait for
-// nodes that are not Ready, and returns them. What keeps an agent from running is printed at once. A node whose
+// clean waits until every agent has reported that its node is clean, and returns the nodes that are not clean. It does not
+// wait for nodes that are not Ready. What keeps an agent from running is printed at once. A node whose
 // gateway agent cannot run is no gateway from then on, if join made it one: then its route agent cleans up.
 func (u *Operation) clean(ctx context.Context, r *Remains) (dirty []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
+	var agents []agentReport
+	var failed, lost []string
 	var waiting []string
 	printed := map[string]bool{}
 	for {
 		nodes, reports, err := readReports(ctx, u.Cluster)
 		if err == nil {
-			var agents []agentReport
-			if agents, dirty = unclean(nodes, reports); len(agents) == 0 {
+			agents, failed = unclean(nodes, reports)
+			if r.Namespace != nil && r.Namespace.DeletionTimestamp != nil {
+				lost = unreported(nodes, reports)
+			}
+			if len(agents) == 0 {
 				break
 			}
 			waiting = u.explain(ctx, r, agents, printed)
@@ -52,16 +57,39 @@ func (u *Operation) clean(ctx context.Context, r *Remains) (dirty []string, err 
 		}
 		if u.forced(Nodes) && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			u.Report.Warn("continuing although these nodes are not clean:\n%s", strings.Join(waiting, "\n"))
-			return dirty, nil
+			break
 		}
-		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same command again, or continue with --force=%s",
-			cluster.Interrupted(ctx), strings.Join(waiting, "\n  "), Nodes)
+		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same command again, "+
+			"or continue with --force=%s", cluster.Interrupted(ctx), strings.Join(waiting, "\n  "), Nodes)
 	}
-	for _, node := range dirty {
+	for _, node := range failed {
 		u.Report.Warn("node %s is not Ready, so its agents cannot clean it", node)
 	}
-	u.Report.Done("the nodes are clean")
-	return dirty, nil
+	for _, node := range lost {
+		u.Report.Warn("the agents of node %s were deleted with namespace %s, and have not reported that the node is clean",
+			node, cluster.Namespace)
+	}
+	dirty = slices.Concat(failed, lost)
+	for _, a := range agents {
+		dirty = append(dirty, a.node)
+	}
+	if len(dirty) == 0 {
+		u.Report.Done("the nodes are clean")
+	}
+	slices.Sort(dirty)
+	return slices.Compact(dirty), nil
+}
+
+// unreported returns the nodes on which agents can run and of which no route agent has a report. In a namespace that
+// is being deleted, the report may be deleted already.
+func unreported(nodes []corev1.Node, reports []agentReport) (out []string) {
+	for _, n := range nodes {
+		reported := slices.ContainsFunc(reports, func(r agentReport) bool { return r.node == n.Name && r.agent != gatewayAgent })
+		if cluster.NoPods(n) == "" && !reported {
+			out = append(out, n.Name)
+		}
+	}
+	return out
 }
 
 // readReports returns the nodes and the reports of their agents.

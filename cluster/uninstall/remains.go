@@ -187,8 +187,8 @@ func deletion(c client.Client, obj client.Object) string {
 	return "delete " + kind + " " + name
 }
 
-// outcome describes what is left of subctl in the cluster after r is removed.
-func (r *Remains) outcome() string {
+// outcome describes what is left of subctl in the cluster after r is removed, and on its nodes that are dirty.
+func (r *Remains) outcome(dirty []string) string {
 	var stays []string
 	if r.Namespace != nil && len(r.OthersIn) > 0 {
 		stays = append(stays, "namespace "+cluster.Namespace)
@@ -198,6 +198,9 @@ func (r *Remains) outcome() string {
 	}
 	if r.Exports != "" {
 		stays = append(stays, r.Exports)
+	}
+	if len(dirty) > 0 {
+		stays = append(stays, "devices, routes and rules on "+words.List(dirty)+" until a restart")
 	}
 	if len(stays) == 0 {
 		return "nothing of subctl is left in this cluster"

@@ -18,8 +18,8 @@ import (
 	"subctl/internal/words"
 )
 
-// remove deletes the remaining objects after the nodes are clean.
-func (u *Operation) remove(ctx context.Context, r *Remains) error {
+// remove deletes the remaining objects after the nodes are clean, except the dirty ones.
+func (u *Operation) remove(ctx context.Context, r *Remains, dirty []string) error {
 	u.Report.Step("removing the remaining objects")
 	for _, obj := range r.Namespaced {
 		if err := u.delete(ctx, obj); err != nil {
@@ -71,7 +71,7 @@ func (u *Operation) remove(ctx context.Context, r *Remains) error {
 	if r.Kept != "" {
 		u.Report.Warn("the CustomResourceDefinitions are kept: %s", r.Kept)
 	}
-	u.Report.Done("%s", r.outcome())
+	u.Report.Done("%s", r.outcome(dirty))
 	return nil
 }
 

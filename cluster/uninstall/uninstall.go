@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 	"subctl/internal/kube"
 	"subctl/internal/progress"
 	"subctl/internal/proxy"
+	"subctl/internal/words"
 )
 
 // Operation removes a cluster from its clustersets, and deletes everything that join
@@ -71,8 +71,8 @@ func (u *Operation) Run(ctx context.Context, r *Remains) error {
 		return err
 	}
 	if len(dirty) > 0 && !u.forced(Nodes) {
-		return fmt.Errorf("nodes that were not Ready may still have devices, routes and rules of this cluster's agents: "+
-			"restart %s", strings.Join(dirty, ", "))
+		return fmt.Errorf("nodes that the agents could not clean may still have devices, routes and rules: "+
+			"restart %s; or join again, and uninstall while all nodes are Ready", words.List(dirty))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (u *Operation) run(ctx context.Context, r *Remains) (dirty []string, err er
 			return nil, err
 		}
 	}
-	return dirty, u.remove(ctx, r)
+	return dirty, u.remove(ctx, r, dirty)
 }
 
 // broker connects to the broker with the cluster's own credentials, before anything is

@@ -264,6 +264,8 @@ func TestUninstallByForce(t *testing.T) {
 	require.True(t, j.remains(t).Empty())
 	require.Contains(t, j.said.String(), `the grant of cluster "west" is not revoked: the broker was not reached: `)
 	require.Contains(t, j.said.String(), "run on the cluster of the broker: subctl revoke west\n")
+	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except devices, routes and rules on n1, n2 until a restart\n",
+		"only what was checked counts as done")
 }
 
 func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
@@ -401,9 +403,37 @@ func TestUninstallWithANodeDown(t *testing.T) {
 	}
 	require.NoError(t, j.c.Create(t.Context(), down))
 	require.NoError(t, j.c.Create(t.Context(), &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")}))
-	require.EqualError(t, j.uninstall(t), "nodes that were not Ready may still have devices, routes and rules of this cluster's agents: restart n3")
+	require.EqualError(t, j.uninstall(t), "nodes that the agents could not clean may still have devices, routes and rules: "+
+		"restart n3; or join again, and uninstall while all nodes are Ready")
 	require.Contains(t, j.said.String(), "node n3 is not Ready, so its agents cannot clean it")
+	require.NotContains(t, j.said.String(), "✓ the nodes are clean")
+	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except devices, routes and rules on n3 until a restart\n")
 	require.True(t, j.remains(t).Empty())
+}
+
+// Somebody has deleted the namespace: the reports of agents are gone with it, and the agents, too, before they have cleaned.
+// A report that is missing does not tell that a node is clean then.
+func TestUninstallAfterTheNamespaceWasDeleted(t *testing.T) {
+	j := newJoined(t)
+	j.agents = false
+	in := client.InNamespace(cluster.Namespace)
+	for _, reports := range []client.Object{&submarinerv1.RouteAgent{}, &submarinerv1.Gateway{}} {
+		require.NoError(t, j.c.DeleteAllOf(t.Context(), reports, in))
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}
+	require.NoError(t, j.c.Patch(t.Context(), ns, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/stuck"]}}`))))
+	require.NoError(t, j.c.Delete(t.Context(), ns))
+	require.ErrorContains(t, j.uninstall(t), "waiting until submariner-operator is deleted")
+	require.NotContains(t, j.said.String(), "✓ the nodes are clean")
+	require.Contains(t, j.said.String(), "the agents of node n1 were deleted with namespace submariner-operator, and have not reported that the node is clean\n")
+	require.Contains(t, j.said.String(), "the agents of node n2 were deleted")
+
+	j = newJoined(t) // the same without a namespace that is being deleted: no agent has ever run there
+	for _, reports := range []client.Object{&submarinerv1.RouteAgent{}, &submarinerv1.Gateway{}} {
+		require.NoError(t, j.c.DeleteAllOf(t.Context(), reports, in))
+	}
+	require.NoError(t, j.uninstall(t))
+	require.Contains(t, j.said.String(), "✓ the nodes are clean")
 }
 
 func TestUninstallLeavesUpstreamAlone(t *testing.T) {
