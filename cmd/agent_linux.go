@@ -28,10 +28,14 @@ func newKernel() (agent.Kernel, error) {
 		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
 			return kernel.ListenEchoes(ctx, port, size)
 		},
-		NewArrivals:     func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
+		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
+			return kernel.NewArrivals(conn, size)
+		},
 		ProbeForwarding: kernel.ProbeForwarding,
 		NewTimer:        func() (parts.Timer, error) { return kernel.NewTimer() },
-		ListenUDP:       func(ctx context.Context, port int) (discovery.Datagrams, error) { return kernel.ListenUDP(ctx, port) },
+		ListenUDP: func(ctx context.Context, port int) (discovery.Datagrams, error) {
+			return kernel.ListenUDP(ctx, port)
+		},
 	}, nil
 }
 

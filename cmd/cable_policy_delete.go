@@ -125,7 +125,8 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		if slices.Contains(makers, submarinerv1.BrokerID) {
 			flags += " --broker" // also where the broker is on this cluster
 		}
-		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete %s %s", o.name, strings.Join(words.Distinct(others), " and "), o.name, flags)
+		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete "+
+			"%s %s", o.name, strings.Join(words.Distinct(others), " and "), o.name, flags)
 	case len(names) == 0:
 		return nil, fmt.Errorf("there is no cable policy %q: %s has no cable policies", o.name, catalog.MakerName(all.Keeper))
 	}

@@ -91,7 +91,8 @@ func findCluster(all *catalog.Catalog, id string) (policy.Cluster, error) {
 	}
 	known := all.ClusterIDs()
 	if len(known) == 0 {
-		return c, fmt.Errorf("%s knows no cluster %q, and no other: join clusters first (subctl join)", catalog.MakerName(all.Keeper), id)
+		return c, fmt.Errorf("%s knows no cluster %q, and no other: join clusters first (subctl join)",
+			catalog.MakerName(all.Keeper), id)
 	}
 	return c, fmt.Errorf("%s knows no cluster %q: it knows %s", catalog.MakerName(all.Keeper), id, words.List(known))
 }

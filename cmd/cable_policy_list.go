@@ -67,7 +67,8 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 		report.Note("%s: decided by %s", words.Count(l.Undecided, "pair"), catalog.Decider(""))
 	}
 	if n := len(l.NotObserved); n > 0 {
-		report.Note("%s: what the gateways do is not observed here (subctl cable-policy explain prints why): %s", words.Count(n, "pair"), words.List(pairNames(l.NotObserved)))
+		report.Note("%s: what the gateways do is not observed here (subctl cable-policy explain prints why): %s",
+			words.Count(n, "pair"), words.List(pairNames(l.NotObserved)))
 	}
 	if len(l.Rules) == 0 {
 		report.Note("there are no cable policies")

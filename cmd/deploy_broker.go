@@ -159,7 +159,8 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	if o.deduced {
-		report.Done("the cable policy %s chooses %s, the cable driver with which this cluster has joined before; --cable-driver chooses another", v1alpha1.DefaultCablePolicy, o.render.DefaultPolicy)
+		report.Done("the cable policy %s chooses %s, the cable driver with which this cluster has joined before; "+
+			"--cable-driver chooses another", v1alpha1.DefaultCablePolicy, o.render.DefaultPolicy)
 	}
 	if o.unsigned {
 		report.Warn("the cable policy %s is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver %s", v1alpha1.DefaultCablePolicy, o.was)
@@ -318,8 +319,8 @@ func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b
 	return nil
 }
 
-// deduceDriver takes the driver of a new broker from the configuration with which its cluster has joined before, if there is one that
-// this user may read.
+// deduceDriver takes the driver of a new broker from the configuration with which its cluster has
+// joined before, if there is one that this user may read.
 func (o *deployBrokerOptions) deduceDriver(ctx context.Context, c client.Client) error {
 	key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}
 	sub, err := kube.Optional(ctx, c, &v1alpha1.Submariner{}, key)
@@ -330,7 +331,9 @@ func (o *deployBrokerOptions) deduceDriver(ctx context.Context, c client.Client)
 		return nil
 	}
 	if d := drivers.Find(sub.Spec.CableDriver); d != nil {
-		o.render.CableDriver, o.render.DefaultPolicy, o.deduced = d.Name(), d.Name(), true
+		o.render.CableDriver = d.Name()
+		o.render.DefaultPolicy = d.Name()
+		o.deduced = true
 	}
 	return nil
 }

@@ -28,14 +28,16 @@ import (
 
 const exportServiceLong = `Export a Service, so that other clusters reach it: create a ServiceExport with its name.
 
-In a cluster with a global network (docs/globalnet.md) the Service gets a global address, which
-is printed once the gateways translate it, and at which its ports lead to its ready endpoints. A headless Service gets an address
-for each of its pods. A cluster without a global network has no such addresses: there, other
-clusters reach all Services by the addresses that they have, whether they are exported or not.
+In a cluster with a global network (docs/globalnet.md) the Service gets a global address, which is
+printed once the gateways translate it, and at which its ports lead to its ready endpoints. A
+headless Service gets an address for each of its pods. A cluster without a global network has no
+such addresses: there, other clusters reach all Services by the addresses that they have, whether
+they are exported or not.
 
 -o json and -o yaml print the ServiceExport, as a file for "kubectl apply -f". A Service that is
-exported already is no error. The exit code is 3 if the Service has no address within --timeout, or the gateways do not
-translate it. A user who may not read the gateways is not told whether they do.`
+exported already is no error. The exit code is 3 if the Service has no address within --timeout,
+or the gateways do not translate it. A user who may not read the gateways is not told whether they
+do.`
 
 const exportServiceExample = `  # print what would be created, and export the Service
   subctl export service web -n default --dry-run -o yaml
@@ -226,7 +228,8 @@ func (o *exportService) await(ctx context.Context, c client.Client) error {
 					o.progress().Done("%s", printer.Clean(ready.Message))
 					return nil
 				}
-				last = "the address is allocated, and not yet programmed by gateway " + printer.Clean(words.List(missing))
+				last = "the address is allocated, and not yet programmed by gateway " +
+					printer.Clean(words.List(missing))
 			case ready.Reason == mesh.ReasonNoGlobalNetwork:
 				o.progress().Warn("%s", printer.Clean(ready.Message))
 				return nil
@@ -241,13 +244,16 @@ func (o *exportService) await(ctx context.Context, c client.Client) error {
 	}
 }
 
-// unprogrammed returns the active gateways that do not translate all addresses of the Service yet, as far as this user may read that: gateways
-// report it every few seconds.
+// unprogrammed returns the active gateways that do not translate all addresses of the Service yet,
+// as far as this user may read that: gateways report it every few seconds.
 func (o *exportService) unprogrammed(ctx context.Context, c client.Client) []string {
 	var list submarinerv1.GlobalIngressIPList
-	sub, err := kube.Optional(ctx, c, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName})
+	sub, err := kube.Optional(ctx, c, &v1alpha1.Submariner{}, client.ObjectKey{
+		Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName,
+	})
 	s := look.Site{Submariner: sub}
-	if err != nil || c.List(ctx, &list, client.InNamespace(o.namespace)) != nil || look.ReadGateways(ctx, c, &s) != nil {
+	if err != nil || c.List(ctx, &list, client.InNamespace(o.namespace)) != nil ||
+		look.ReadGateways(ctx, c, &s) != nil {
 		return nil
 	}
 	s.Now = o.clock.Now()
@@ -257,7 +263,9 @@ func (o *exportService) unprogrammed(ctx context.Context, c client.Client) []str
 		if ref := is.Spec.ServiceRef; ref == nil || ref.Name != o.name {
 			continue
 		}
-		missing, _ := s.Unprogrammed(is.ResourceVersion, func(v submarinerv1.ProgrammedVersions) string { return v.GlobalIngressIPs })
+		missing, _ := s.Unprogrammed(is.ResourceVersion, func(v submarinerv1.ProgrammedVersions) string {
+			return v.GlobalIngressIPs
+		})
 		out = append(out, missing...)
 	}
 	slices.Sort(out)

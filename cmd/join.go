@@ -113,18 +113,23 @@ func newJoin(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to join (default: "default")`)
 	o.createSets.add(c, g)
 	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind NAT (see docs/nat.md)")
-	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none, and other nodes in place of gateway nodes that are gone (see docs/failover.md)")
+	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none, and "+
+		"other nodes in place of gateway nodes that are gone (see docs/failover.md)")
 	f.StringSliceVar(&o.GatewayNodes, "gateway-nodes", nil, "nodes to label as gateways (default: the first worker by name if there is no gateway)")
-	f.IntVar(&o.Gateways, "gateways", 0, "number of gateway nodes to have, now and when nodes are replaced: label as many as are missing, spread over zones (topology.kubernetes.io/zone)")
+	f.IntVar(&o.Gateways, "gateways", 0, "number of gateway nodes to have, now and when nodes are replaced: label as "+
+		"many as are missing, spread over zones (topology.kubernetes.io/zone)")
 	f.BoolVar(&o.HealthCheck, "health-check", o.HealthCheck, "ping the other gateways through the cables; failover does not depend on it (see docs/failover.md)")
 	f.Uint64Var(&o.HealthCheckInterval, "health-check-interval", o.HealthCheckInterval, "time between pings, in seconds")
 	f.Uint64Var(&o.HealthCheckMaxLoss, "health-check-max-packet-loss-count", o.HealthCheckMaxLoss, "number of consecutive lost pings after which a connection is down")
 	f.StringVar(&o.Image, "image", "", "image of the agents (default: the image of this version of subctl)")
 	f.BoolVar(&o.MultiActiveGateway, "multi-active-gateway", false, "make every gateway node active, not only one (see docs/failover.md)")
 	f.StringVar(&o.BrokerURL, "broker-url", "", "address of the broker's API server, https://host:port (default: the address in FILE)")
-	f.StringVar(&o.BrokerServerName, "broker-tls-server-name", "", "name in the certificate of the broker's API server (default: the name in FILE, else the host in the address)")
-	f.StringVar(&o.HTTPSProxy, "https-proxy", "", "proxy through which the gateways reach the broker, such as http://proxy.example:3128; none: no proxy (default: the proxy of HTTPS_PROXY here for a new cluster)")
-	f.StringSliceVar(&o.NoProxy, "no-proxy", nil, "names, addresses and networks that the gateways reach without that proxy, besides their own networks (default: NO_PROXY if the proxy is the one of HTTPS_PROXY)")
+	f.StringVar(&o.BrokerServerName, "broker-tls-server-name", "",
+		"name in the certificate of the broker's API server (default: the name in FILE, else the host in the address)")
+	f.StringVar(&o.HTTPSProxy, "https-proxy", "", "proxy through which the gateways reach the broker, such as "+
+		"http://proxy.example:3128; none: no proxy (default: the proxy of HTTPS_PROXY here for a new cluster)")
+	f.StringSliceVar(&o.NoProxy, "no-proxy", nil, "names, addresses and networks that the gateways reach without "+
+		"that proxy, besides their own networks (default: NO_PROXY if the proxy is the one of HTTPS_PROXY)")
 	f.BoolVar(&o.checkBroker, "check-broker-certificate", true, "verify the certificate of the broker's API server")
 	f.BoolVar(&o.Reset, "reset", false, "reset the settings without a flag to their defaults, instead of leaving them as they are")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change on broker and cluster, without writing it; with -o, the objects to write")
@@ -279,7 +284,8 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 			return nil, err
 		}
 	}
-	used.BrokerURL, used.TLSServerName = o.Address(file, facts.Submariner), o.ServerName(file, facts.Submariner)
+	used.BrokerURL = o.Address(file, facts.Submariner)
+	used.TLSServerName = o.ServerName(file, facts.Submariner)
 	used.Proxy = g.BrokerProxy(used.BrokerURL)
 	report.Step("checking the broker at %s", used.BrokerURL)
 	hub, err2 := g.BrokerSide(ctx, used.RESTConfig(options.InsecureBroker))
@@ -300,12 +306,17 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 		return nil, err
 	}
 	report.Done("cluster %s can join the broker", options.ClusterID)
-	return &join.Operation{Member: member, Broker: hub, File: &used, Plan: plan, NewSets: newSets, Report: report, Environment: o.Environment}, nil
+	return &join.Operation{
+		Member: member, Broker: hub, File: &used, Plan: plan, NewSets: newSets, Report: report,
+		Environment: o.Environment,
+	}, nil
 }
 
 // readFacts reads the facts about the cluster. If the namespace of the agents is being deleted, after an
 // uninstall, it waits until it is gone, for as long as --timeout permits.
-func (o *joinOptions) readFacts(ctx context.Context, member cluster.Side, report *progress.Reporter) (*join.Facts, error) {
+func (o *joinOptions) readFacts(
+	ctx context.Context, member cluster.Side, report *progress.Reporter,
+) (*join.Facts, error) {
 	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	for waiting := false; ; waiting = true {

@@ -46,7 +46,8 @@ func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
 
 // addNameFlag declares the flag of the name in the broker's certificate.
 func (o *inviteOptions) addNameFlag(f *pflag.FlagSet, otherwise string) {
-	f.StringVar(&o.name, "broker-tls-server-name", "", "name in the certificate of the broker's API server, if it is not the host in the address (default: the name "+otherwise+")")
+	f.StringVar(&o.name, "broker-tls-server-name", "", "name in the certificate of the broker's API server, if it is "+
+		"not the host in the address (default: the name "+otherwise+")")
 }
 
 // serverName returns the name in the certificate of the broker's API server; empty: the host in the address.
@@ -141,7 +142,10 @@ func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, 
 	if err := rest.LoadTLSFiles(trusted); err != nil {
 		return fmt.Errorf("reading the certificate authority of the kubeconfig: %w", err)
 	}
-	file, err := broker.Invite(ctx, c, hub, broker.Invitation{URL: o.address(cfg), ServerName: o.serverName(cfg), CA: trusted.CAData, PSK: keys.PSK, Administrator: keys.Administrator, TTL: o.ttl})
+	file, err := broker.Invite(ctx, c, hub, broker.Invitation{
+		URL: o.address(cfg), ServerName: o.serverName(cfg), CA: trusted.CAData, PSK: keys.PSK,
+		Administrator: keys.Administrator, TTL: o.ttl,
+	})
 	if err != nil {
 		return err
 	}
@@ -183,7 +187,8 @@ func (o *inviteOptions) try(ctx context.Context, g *globals, file *broker.JoinFi
 		return
 	}
 	if connect.IsUnreachable(err) {
-		g.progress().Warn("the broker's address %s could not be tried from here%s: %v", file.BrokerURL, proxy.Through(err), connect.Cause(err))
+		g.progress().Warn("the broker's address %s could not be tried from here%s: %v", file.BrokerURL,
+			proxy.Through(err), connect.Cause(err))
 		return
 	}
 	g.progress().Warn("clusters cannot join with this file: %v", connect.NoBroker(file.BrokerURL, err))

@@ -195,7 +195,8 @@ func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalo
 	}
 	all, err := look.ReadPolicies(ctx, c, false)
 	if errors.Is(err, look.ErrNoPolicies) {
-		err = fmt.Errorf("the cluster of context %q has not joined, so it has no labels: join it first (subctl join)", name)
+		err = fmt.Errorf("the cluster of context %q has not joined, so it has no labels: join it first (subctl join)",
+			name)
 	}
 	if err == nil && all.Keeper != o.cluster {
 		err = fmt.Errorf("the cluster of context %q is %s, not %s: choose the context of the cluster", name, catalog.MakerName(all.Keeper), o.cluster)

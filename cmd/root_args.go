@@ -46,7 +46,8 @@ func (g *globals) stray(c *cobra.Command, takes, arg string) error {
 	if context := g.contextOf(c.Context(), names, arg); context != "" {
 		return fmt.Errorf("%w: to %s it, use --context %s", err, actionOf(c), context)
 	}
-	return fmt.Errorf("%w, and %q is neither a context of the kubeconfig nor the ID of a cluster that can be read: choose the cluster with --context (%s)",
+	return fmt.Errorf("%w, and %q is neither a context of the kubeconfig nor the ID of a cluster that can be read: "+
+		"choose the cluster with --context (%s)",
 		err, arg, strings.Join(names, ", "))
 }
 

@@ -35,7 +35,9 @@ func brokersTable() look.Section {
 			{Head: "COMPONENTS", Cell: func(r brokerRow) string { return strings.Join(r.Components, ", ") }},
 			{Head: "GLOBALNET", Cell: func(r brokerRow) string { return look.YesNo(r.Globalnet) }},
 			{Head: "GLOBALNET CIDR", Cell: func(r brokerRow) string { return r.GlobalnetCIDR }},
-			{Head: "GLOBALNET SIZE", Cell: func(r brokerRow) string { return strconv.FormatUint(uint64(r.DefaultGlobalnetSize), 10) }},
+			{Head: "GLOBALNET SIZE", Cell: func(r brokerRow) string {
+				return strconv.FormatUint(uint64(r.DefaultGlobalnetSize), 10)
+			}},
 			{Head: "DEFAULT DOMAINS", Max: 40, Cell: func(r brokerRow) string { return strings.Join(r.DefaultDomains, ", ") }},
 		},
 	}.Section()

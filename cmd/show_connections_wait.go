@@ -25,7 +25,8 @@ const waitTimeout = 2 * time.Minute
 
 // addWait gives the command for connections the flags --wait and --timeout.
 func (s *show) addWait(c *cobra.Command) {
-	c.Flags().BoolVar(&s.wait, "wait", false, "wait until every gateway of every known cluster is connected, by the cables that policies, labels and clustersets decide on now")
+	c.Flags().BoolVar(&s.wait, "wait", false, "wait until every gateway of every known cluster is connected, by the "+
+		"cables that policies, labels and clustersets decide on now")
 	cli.TimeLimit(c, &s.timeout, waitTimeout, "time limit of --wait")
 	c.Example += "\n  subctl show connections --wait --timeout 5m"
 	cli.Before(c, func() error {

@@ -34,10 +34,11 @@ objects: then connections may move when another gateway comes or goes; and HASH 
 sysctl net.ipv4.fib_multipath_hash_policy: with 0, all connections between two pods take the
 same gateways.
 
-The exit code is 3 if no gateway is active, if fewer gateway nodes work than join was asked for, or if a gateway is dead, reports a failure,
-refuses an endpoint, cannot use its configuration, is out of sync with the broker, has a
-connection that is not connected, or a clock that is 15 s ahead: nobody can tell then whether
-it still reports; or if the firewall of a node drops packets of other clusters to its pods.`
+The exit code is 3 if no gateway is active, if fewer gateway nodes work than join was asked for,
+or if a gateway is dead, reports a failure, refuses an endpoint, cannot use its configuration, is
+out of sync with the broker, has a connection that is not connected, or a clock that is 15 s
+ahead: nobody can tell then whether it still reports; or if the firewall of a node drops packets
+of other clusters to its pods.`
 
 // gatewayRow is a gateway node of a cluster; its JSON is a promise.
 type gatewayRow struct {
@@ -96,7 +97,8 @@ func gatewayRows(s look.Site) []gatewayRow {
 		}
 		r.describe(s, gw)
 		if look.Stale(gw, s.Now) != "" && !look.Ahead(gw, s.Now) {
-			r.State, r.Connected = "unknown", 0 // what it reported last
+			r.State = "unknown"
+			r.Connected = 0 // what it reported last
 		}
 		fault := look.GatewayFault(gw, s.Now)
 		r.Summary = cmp.Or(fault, connectionSummary(r.Connected, r.Connections))
@@ -260,7 +262,8 @@ func fewGateways(s look.Site) []string {
 	if !s.Joined() {
 		return nil
 	}
-	if c := meta.FindStatusCondition(s.Submariner.Status.Conditions, v1alpha1.ConditionGateways); c != nil && c.Status == metav1.ConditionFalse {
+	c := meta.FindStatusCondition(s.Submariner.Status.Conditions, v1alpha1.ConditionGateways)
+	if c != nil && c.Status == metav1.ConditionFalse {
 		return []string{c.Message}
 	}
 	return nil

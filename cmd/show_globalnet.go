@@ -69,7 +69,11 @@ type globalNetwork struct {
 func globalnetTable() look.Section {
 	return look.View[globalnetRow]{
 		Noun: globalnetNoun, Short: "Show global networks and addresses", Long: globalnetLong, Joined: true, OnBroker: true,
-		Reads: []look.Read{look.ReadMembers, look.ReadGlobalAddresses, readGatewaysOfMember, look.ReadDeployment(cluster.GlobalnetName)}, Rows: globalnetRows, None: "no cluster has a global network",
+		Reads: []look.Read{
+			look.ReadMembers, look.ReadGlobalAddresses, readGatewaysOfMember,
+			look.ReadDeployment(cluster.GlobalnetName),
+		},
+		Rows: globalnetRows, None: "no cluster has a global network",
 		Tables: globalnetTables, Trouble: globalnetTrouble, Note: globalnetNotes,
 	}.Section()
 }
@@ -187,7 +191,8 @@ const (
 	allocateTime  = 15 * time.Second // an object may be pending for so long
 )
 
-// globalnetNotes returns the GlobalEgressIPs whose addresses pods do not have everywhere. That is so by default with several active gateways, and no trouble.
+// globalnetNotes returns the GlobalEgressIPs whose addresses pods do not have everywhere. That is
+// so by default with several active gateways, and no trouble.
 func globalnetNotes(s look.Site) string {
 	if !s.Joined() || s.Global == nil {
 		return ""

@@ -32,8 +32,8 @@ type globalAddress struct {
 	Name      string `json:"name"`
 	State     string `json:"state"`
 	Message   string `json:"message"` // of the condition Allocated
-	// Programmed reports whether all active gateways translate the addresses; null: unknown, or there are no addresses. Unprogrammed
-	// are the gateways that do not.
+	// Programmed reports whether all active gateways translate the addresses; null: unknown, or
+	// there are no addresses. Unprogrammed are the gateways that do not.
 	Programmed   *bool    `json:"programmed"`
 	Unprogrammed []string `json:"unprogrammed"`
 	// Unused describes why pods do not always have the addresses of a GlobalEgressIP as their source; empty if they do.
@@ -69,7 +69,8 @@ func (a *globalAddress) program(s look.Site) {
 		return v.GlobalIngressIPs
 	})
 	if known {
-		a.Programmed, a.Unprogrammed = new(len(missing) == 0), append(a.Unprogrammed, missing...)
+		a.Programmed = new(len(missing) == 0)
+		a.Unprogrammed = append(a.Unprogrammed, missing...)
 	}
 }
 
@@ -122,7 +123,8 @@ func globalAddresses(all *look.GlobalAddresses) []globalAddress {
 		o := &all.Egress[i]
 		a := newGlobalAddress("GlobalEgressIP", o, o.Status.AllocatedIPs, o.Status.Conditions)
 		a.Owner, a.OwnerKind, a.OwnerName = "pods of namespace "+o.Namespace, "Namespace", o.Namespace
-		if c := meta.FindStatusCondition(o.Status.Conditions, submarinerv1.ConditionSelects); c != nil && c.Status == metav1.ConditionFalse && slices.Contains(unusedReasons, c.Reason) {
+		c := meta.FindStatusCondition(o.Status.Conditions, submarinerv1.ConditionSelects)
+		if c != nil && c.Status == metav1.ConditionFalse && slices.Contains(unusedReasons, c.Reason) {
 			a.Unused = c.Message
 		}
 		if o.Spec.PodSelector != nil {
@@ -167,8 +169,11 @@ func ingressAddress(o *submarinerv1.GlobalIngressIP) globalAddress {
 
 // newGlobalAddress returns the addresses of an object, and the state that its conditions tell.
 func newGlobalAddress(kind string, o client.Object, held []string, conditions []metav1.Condition) globalAddress {
-	a := globalAddress{Addresses: append([]string{}, held...), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), State: stateRefused, Unprogrammed: []string{},
-		since: o.GetCreationTimestamp().Time, version: o.GetResourceVersion()}
+	a := globalAddress{
+		Addresses: append([]string{}, held...), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(),
+		State: stateRefused, Unprogrammed: []string{},
+		since: o.GetCreationTimestamp().Time, version: o.GetResourceVersion(),
+	}
 	c := meta.FindStatusCondition(conditions, submarinerv1.ConditionAllocated)
 	switch {
 	case c == nil:

@@ -13,9 +13,10 @@ import (
 	"subctl/internal/look"
 )
 
-const networksLong = `These are the networks with which the cluster joined. If the cluster has got others since, a warning has
-the command that takes them over. Further warnings are about settings of the network plugin and of kube-proxy under which
-traffic between clusters fails (docs/cni.md), as far as you may read these settings.`
+const networksLong = `These are the networks with which the cluster joined. If the cluster has got others since, a
+warning has the command that takes them over. Further warnings are about settings of the network
+plugin and of kube-proxy under which traffic between clusters fails (docs/cni.md), as far as you
+may read these settings.`
 
 // networksRow are the networks of a cluster; its JSON is a promise.
 type networksRow struct {
@@ -25,8 +26,8 @@ type networksRow struct {
 	ClusterCIDRs     []string `json:"clusterCIDRs"`
 	GlobalCIDR       string   `json:"globalCIDR"`
 	ClustersetIPCIDR string   `json:"clustersetIPCIDR"`
-	// Warnings name settings of the network plugin and of kube-proxy under which traffic between clusters fails, and networks with
-	// which the cluster has not joined.
+	// Warnings name settings of the network plugin and of kube-proxy under which traffic between
+	// clusters fails, and networks with which the cluster has not joined.
 	Warnings []string `json:"warnings"`
 }
 
@@ -39,8 +40,10 @@ func networksTable() look.Section {
 			warnings := []string{}
 			if s.Network != nil {
 				warnings = append(warnings, s.Network.Warnings...)
-				warnings = append(warnings, notJoined(s.Submariner, v1alpha1.ClusterCIDRField, spec.ClusterCIDR, "pod", s.Network.Pods)...)
-				warnings = append(warnings, notJoined(s.Submariner, v1alpha1.ServiceCIDRField, spec.ServiceCIDR, "Service", s.Network.Services)...)
+				warnings = append(warnings,
+					notJoined(s.Submariner, v1alpha1.ClusterCIDRField, spec.ClusterCIDR, "pod", s.Network.Pods)...)
+				warnings = append(warnings, notJoined(s.Submariner, v1alpha1.ServiceCIDRField, spec.ServiceCIDR,
+					"Service", s.Network.Services)...)
 			}
 			return []networksRow{{
 				Cluster: s.Name, NetworkPlugin: cmp.Or(status.NetworkPlugin, "unknown"),
@@ -65,7 +68,8 @@ func notJoined(sub *v1alpha1.Submariner, field, joined, what string, found netwo
 	if !sub.Discovered(field) {
 		remedy += fmt.Sprintf(" --%s %s,%s", strings.ToLower(field), joined, cable.FormatCIDRs(more))
 	}
-	return []string{fmt.Sprintf("the %s network %s (%s) is not known to other clusters: run %q with the join file", what, cable.FormatCIDRs(more), found.From, remedy)}
+	return []string{fmt.Sprintf("the %s network %s (%s) is not known to other clusters: run %q with the join file",
+		what, cable.FormatCIDRs(more), found.From, remedy)}
 }
 
 // networksText is upstream's layout.

@@ -69,7 +69,9 @@ func (o *uninvite) run(ctx context.Context, id string) error {
 		return err
 	}
 	if o.dryRun {
-		return cli.PrintActions(o.IOStreams, o.format.Format(), []string{"make the join files void that subctl invite wrote for cluster " + id})
+		return cli.PrintActions(o.IOStreams, o.format.Format(), []string{
+			"make the join files void that subctl invite wrote for cluster " + id,
+		})
 	}
 	was, err := broker.Uninvite(ctx, c, o.namespace, id)
 	if err != nil {
@@ -80,7 +82,8 @@ func (o *uninvite) run(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case !was:
-		return fmt.Errorf("the broker has no invitation of cluster %q: choose another cluster, or another broker with --context", id)
+		return fmt.Errorf("the broker has no invitation of cluster %q: choose another cluster, or another broker "+
+			"with --context", id)
 	case isMember:
 		o.progress().Done("withdrew the invitation of cluster %s, which stays a member", id)
 	default:

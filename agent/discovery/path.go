@@ -83,7 +83,8 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 			}
 			return
 		}
-		k.missed, p.Lost = 0, false
+		k.missed = 0
+		p.Lost = false
 		if p.Address != best.To.Addr() {
 			p.MTU = 0
 		}

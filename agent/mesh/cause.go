@@ -13,7 +13,8 @@ import (
 
 // likelyCause returns why the cable does not answer, as far as it can be told from here.
 func (r cableResult) likelyCause() string {
-	c, local := r.cable, r.plan.Mesh.Offer.Local
+	c := r.cable
+	local := r.plan.Mesh.Offer.Local
 	if r.broken != nil {
 		return "this node could not set it up: " + r.broken.Error()
 	}
@@ -22,9 +23,11 @@ func (r cableResult) likelyCause() string {
 	}
 	var causes []string
 	if path := r.plan.Mesh.Snapshot.Paths[c.Name]; path.Done && !path.Address.IsValid() {
-		causes = append(causes, fmt.Sprintf("gateway %s of cluster %s is down or gone, as UDP port %d does not answer either", c.Host, c.Cluster, dataplane.NATDiscoveryPort))
+		causes = append(causes, fmt.Sprintf("gateway %s of cluster %s is down or gone, as UDP port %d does not "+
+			"answer either", c.Host, c.Cluster, dataplane.NATDiscoveryPort))
 	}
-	path := fmt.Sprintf("a firewall between %v and %v drops %s", local.PrivateIP, c.Address, strings.Join(r.link.Passes, " or "))
+	path := fmt.Sprintf("a firewall between %v and %v drops %s", local.PrivateIP, c.Address,
+		strings.Join(r.link.Passes, " or "))
 	switch {
 	case r.stateful && r.state.Up:
 		causes = append(causes, "the gateways have agreed on keys, but packets do not pass: "+path)
@@ -33,9 +36,11 @@ func (r cableResult) likelyCause() string {
 	default:
 		causes = append(causes, path)
 	}
-	causes = append(causes, fmt.Sprintf("cluster %s does not use %s, because it does not have the policy or could not set up the cable (subctl show connections there)", c.Cluster, c.Driver.Name()))
+	causes = append(causes, fmt.Sprintf("cluster %s does not use %s, because it does not have the policy or could "+
+		"not set up the cable (subctl show connections there)", c.Cluster, c.Driver.Name()))
 	if mtu := c.Peer.MTU; mtu != 0 && mtu < local.MTU {
-		causes = append(causes, fmt.Sprintf("packets are lost because the path carries at most %d bytes, less than this node's MTU of %d", mtu, local.MTU))
+		causes = append(causes, fmt.Sprintf("packets are lost because the path carries at most %d bytes, less than "+
+			"this node's MTU of %d", mtu, local.MTU))
 	}
 	return strings.Join(causes, "; or ")
 }
@@ -43,47 +48,59 @@ func (r cableResult) likelyCause() string {
 // lost reports whether the agent of a gateway has answered before, and does not any more.
 func (m *Mesh) lost(g cable.Gateway) bool { return m.Snapshot.Paths[g.Name].Lost }
 
-// gone describes a gateway whose agent does not answer any more, to which the cable does not answer either; empty if the agent does.
+// gone describes a gateway whose agent does not answer any more, to which the cable does not answer
+// either; empty if the agent does.
 func (r cableResult) gone() string {
-	m, c := r.plan.Mesh, r.cable
+	m := r.plan.Mesh
+	c := r.cable
 	if !m.lost(c.Gateway) {
 		return ""
 	}
 	for _, p := range m.Accepted.Peers {
 		if p.Cluster == c.Cluster && p.Name != c.Name && !m.lost(p.Gateway) {
-			return fmt.Sprintf("gateway %s of cluster %s is down or gone, as its agent does not answer any more; cluster %s has other gateways", c.Host, c.Cluster, c.Cluster)
+			return fmt.Sprintf("gateway %s of cluster %s is down or gone, as its agent does not answer any more; "+
+				"cluster %s has other gateways", c.Host, c.Cluster, c.Cluster)
 		}
 	}
-	return fmt.Sprintf("cluster %s has no gateway now: gateway %s is down or gone, as its agent does not answer any more; or the network between %v and %v is interrupted",
+	return fmt.Sprintf("cluster %s has no gateway now: gateway %s is down or gone, as its agent does not answer any "+
+		"more; or the network between %v and %v is interrupted",
 		c.Cluster, c.Host, m.Offer.Local.PrivateIP, c.Address)
 }
 
-// explain adds to a connection what its gateways know of agents that do not run, and corrects the status of a cable that is not probed, and whose
-// other gateway is gone.
+// explain adds to a connection what its gateways know of agents that do not run, and corrects the
+// status of a cable that is not probed, and whose other gateway is gone.
 func (r cableResult) explain(conn *submarinerv1.Connection) {
 	if r.broken != nil || r.cable.Idle || r.cable.Silent {
 		return // it is described already
 	}
-	m, c := r.plan.Mesh, r.cable
+	m := r.plan.Mesh
+	c := r.cable
 	_, probed, _ := r.health()
 	healthy := conn.Status == submarinerv1.Connected
 	switch remote := m.Membership.Clusters[c.Cluster]; {
 	case len(m.Membership.Own.Global) > 0 && !m.Offer.Local.HealthIP.IsValid():
-		conn.StatusMessage = "this gateway has no global address, so that nothing of its cluster reaches other clusters through it: the globalnet agent has allocated none (subctl show globalnet)"
+		conn.StatusMessage = "this gateway has no global address, so that nothing of its cluster reaches other " +
+			"clusters through it: the globalnet agent has allocated none (subctl show globalnet)"
 	case m.lost(c.Gateway) && healthy && !probed && !r.stateful:
-		conn.Status, conn.StatusMessage = submarinerv1.ConnectionError, clip(r.gone())
+		conn.Status = submarinerv1.ConnectionError
+		conn.StatusMessage = clip(r.gone())
 	case m.lost(c.Gateway) && healthy:
-		conn.StatusMessage = fmt.Sprintf("packets pass, but the agent of gateway %s of cluster %s does not answer any more: changes do not reach it", c.Host, c.Cluster)
+		conn.StatusMessage = fmt.Sprintf("packets pass, but the agent of gateway %s of cluster %s does not answer "+
+			"any more: changes do not reach it", c.Host, c.Cluster)
 	case m.lost(c.Gateway):
 		r.because(conn, r.gone())
 	case remote != nil && len(remote.Spec.GlobalCIDR) > 0 && !c.HealthIP.IsValid():
-		r.because(conn, fmt.Sprintf("gateway %s of cluster %s has no global address, so that nothing of its cluster reaches other clusters through it: the globalnet agent there has allocated none (subctl show globalnet there)", c.Host, c.Cluster))
+		r.because(conn, fmt.Sprintf("gateway %s of cluster %s has no global address, so that nothing of its cluster "+
+			"reaches other clusters through it: the globalnet agent there has allocated none (subctl show globalnet "+
+			"there)", c.Host, c.Cluster))
 	case c.NotRunning != "":
-		r.because(conn, fmt.Sprintf("cluster %s reports that some of its agents do not run: %s", c.Cluster, c.NotRunning))
+		r.because(conn,
+			fmt.Sprintf("cluster %s reports that some of its agents do not run: %s", c.Cluster, c.NotRunning))
 	}
 }
 
-// because adds the cause of what is wrong to the message of a connection. What a healthy connection has as its message is no problem.
+// because adds the cause of what is wrong to the message of a connection. What a healthy connection
+// has as its message is no problem.
 func (r cableResult) because(conn *submarinerv1.Connection, cause string) {
 	if conn.Status != submarinerv1.Connected && conn.StatusMessage != "" && conn.StatusMessage != waitingForPing {
 		cause = conn.StatusMessage + ". Likely cause: " + cause

@@ -39,7 +39,8 @@ const (
 	ConditionCablesChanged = "CablesChanged"
 	// ConditionBrokerSynced is True if this cluster and the broker hold the same objects.
 	ConditionBrokerSynced = submarinerv1.ConditionBrokerSynced
-	// ConditionPacketsDropped is True while the node drops packets that no cable accepts. Nothing is wrong with the node.
+	// ConditionPacketsDropped is True while the node drops packets that no cable accepts. Nothing
+	// is wrong with the node.
 	ConditionPacketsDropped = "PacketsDropped"
 	// ConditionPreSharedKey is False if the gateway's pod has no pre-shared key.
 	ConditionPreSharedKey = "PreSharedKey"

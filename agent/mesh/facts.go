@@ -10,8 +10,9 @@ import (
 	"subctl/dataplane"
 )
 
-// SetFacts sets Facts, PodIPMissing, NoCableRule, FormerRoutes, FormerRules and BootID from what the kernel says, as far as a plan needs
-// it. Without a Node object of the snapshot's node nothing is set.
+// SetFacts sets Facts, PodIPMissing, NoCableRule, FormerRoutes, FormerRules and BootID from what
+// the kernel says, as far as a plan needs it. Without a Node object of the snapshot's node nothing
+// is set.
 //
 // The node's address is its first InternalIP that one of its devices holds: a node may be
 // in several networks, and the one that Kubernetes uses need not be the network of the

@@ -9,8 +9,8 @@ import (
 	"subctl/dataplane"
 )
 
-// forwardProbe returns the probe of whether the node forwards packets of other clusters to pods; the zero value if there
-// are no other clusters.
+// forwardProbe returns the probe of whether the node forwards packets of other clusters to pods;
+// the zero value if there are no other clusters.
 func (p Plan) forwardProbe(in cable.Intra) (probe dataplane.ForwardProbe) {
 	if len(in.Remote) == 0 || len(in.Remote[0].Subnets) == 0 {
 		return probe
@@ -22,7 +22,8 @@ func (p Plan) forwardProbe(in cable.Intra) (probe dataplane.ForwardProbe) {
 		From: nets[len(nets)-1].Masked().Addr().Next(), // announced last is a pod network
 	}
 	for _, n := range p.Mesh.Membership.Nodes {
-		if n.Name != in.Self.Name && n.Pods.IsValid() && !probe.Far.IsValid() && slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == in.Self.Name }) {
+		isSelf := func(g cable.Node) bool { return g.Name == in.Self.Name }
+		if !isSelf(n) && n.Pods.IsValid() && !probe.Far.IsValid() && slices.ContainsFunc(in.Gateways, isSelf) {
 			probe.Far = n.Pods.Masked().Addr().Next().Next()
 		}
 	}
@@ -41,17 +42,20 @@ func (p Plan) refusedForwarding(f dataplane.Forwarded) string {
 			devices = append(devices, dev)
 		}
 	}
-	what := fmt.Sprintf("this node does not forward packets of other clusters to pods: one from %v to %v", p.Forward.From, f.To)
+	what := fmt.Sprintf("this node does not forward packets of other clusters to pods: one from %v to %v",
+		p.Forward.From, f.To)
 	if by.Legacy {
-		return what + " is dropped by a rule of iptables-legacy, whose accept is not ours to give while this agent's rules are in nftables: see " +
-			"iptables-legacy-save, and remove the rule, or have the node use iptables-nft alone"
+		return what + " is dropped by a rule of iptables-legacy, whose accept is not ours to give while this agent's " +
+			"rules are in nftables: see iptables-legacy-save, and remove the rule, or have the node use iptables-nft " +
+			"alone"
 	}
 	rule := fmt.Sprintf("rule %d", by.Rule)
 	if by.Rule == 0 {
 		rule = "the policy"
 	}
 	where := fmt.Sprintf("%s %s %s", by.Family, by.Table, by.Chain)
-	return fmt.Sprintf("%s, arriving on %s, is dropped or rejected by %s of chain %s in table %s %s (nft -a list chain %s). %s",
+	return fmt.Sprintf("%s, arriving on %s, is dropped or rejected by %s of chain %s in table %s %s (nft -a list "+
+		"chain %s). %s",
 		what, p.Forward.Dev, rule, by.Chain, by.Family, by.Table, where, remedy(by, devices))
 }
 
@@ -75,7 +79,8 @@ func remedy(by dataplane.Dropper, devices []string) string {
 	case strings.HasPrefix(by.Chain, "ufw-"):
 		each("ufw route allow in on %s")
 	case by.Family == "ip" && slices.Contains([]string{"raw", "mangle", "nat", "filter"}, by.Table):
-		return fmt.Sprintf("The rule is one of iptables: see iptables -t %s -S %s, and remove it or except %s", by.Table, by.Chain, strings.Join(devices, ", "))
+		return fmt.Sprintf("The rule is one of iptables: see iptables -t %s -S %s, and remove it or except %s",
+			by.Table, by.Chain, strings.Join(devices, ", "))
 	default:
 		each(fmt.Sprintf("nft insert rule %s %s %s iifname %%s counter accept", by.Family, by.Table, by.Chain))
 		return "Allow it there, and in the file from which the node loads its rules: " + strings.Join(commands, " && ")

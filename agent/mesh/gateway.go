@@ -28,8 +28,11 @@ func Gateway() Role {
 	return Role{
 		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, ProbePort: dataplane.GatewayProbePort,
 		Resync: heartbeat, Watches: Kinds(), GlobalWatches: TranslatedKinds(),
-		Parts: []Part{Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Drops, FlowCount, Exchange, Networks, Agents, APIServers},
-		Plan:  planGateway, Report: reportGateway, Recall: recallGateway,
+		Parts: []Part{
+			Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Drops, FlowCount, Exchange, Networks, Agents,
+			APIServers,
+		},
+		Plan: planGateway, Report: reportGateway, Recall: recallGateway,
 	}
 }
 

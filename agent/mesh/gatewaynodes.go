@@ -14,18 +14,20 @@ import (
 	"subctl/dataplane"
 )
 
-// GatewayNodes is the role of the agent that keeps the number of gateway nodes that join was asked for: it labels other nodes in place of those that
-// are gone, and reports on the Submariner while there are fewer. One agent of a cluster does so, on any node; another one
-// waits to take over. It accesses no kernel.
+// GatewayNodes is the role of the agent that keeps the number of gateway nodes that join was asked
+// for: it labels other nodes in place of those that are gone, and reports on the Submariner while
+// there are fewer. One agent of a cluster does so, on any node; another one waits to take over. It
+// accesses no kernel.
 func GatewayNodes() Role {
 	return Role{
-		Name: "gateway-nodes", MetricsPort: dataplane.GatewayNodesMetricsPort, ProbePort: dataplane.GatewayNodesProbePort,
-		Resync:  time.Minute,
-		Watches: []Object{&v1alpha1.Submariner{}, &submarinerv1.Gateway{}, &corev1.Node{}},
-		Slim:    slimForGatewayNodes,
-		Parts:   []Part{Leader},
-		Plan:    planGatewayNodes,
-		Report:  reportGatewayNodes,
+		Name: "gateway-nodes", MetricsPort: dataplane.GatewayNodesMetricsPort,
+		ProbePort: dataplane.GatewayNodesProbePort,
+		Resync:    time.Minute,
+		Watches:   []Object{&v1alpha1.Submariner{}, &submarinerv1.Gateway{}, &corev1.Node{}},
+		Slim:      slimForGatewayNodes,
+		Parts:     []Part{Leader},
+		Plan:      planGatewayNodes,
+		Report:    reportGatewayNodes,
 	}
 }
 
@@ -46,7 +48,8 @@ func planGatewayNodes(s Snapshot) (Plan, error) {
 		return p, nil
 	}
 	c := gatewaynodes.Cluster{
-		Asked: int(*sub.Spec.Gateways), Named: sub.Spec.GatewayNodes, Nodes: List[*corev1.Node](s), Connected: map[string]bool{}, Now: s.Now,
+		Asked: int(*sub.Spec.Gateways), Named: sub.Spec.GatewayNodes, Nodes: List[*corev1.Node](s),
+		Connected: map[string]bool{}, Now: s.Now,
 	}
 	for _, g := range List[*submarinerv1.Gateway](s) {
 		c.Connected[g.Name] = isConnected(g)
@@ -59,7 +62,8 @@ func planGatewayNodes(s Snapshot) (Plan, error) {
 // isConnected reports whether a gateway has reported that it works and is connected, or has nothing to connect to.
 func isConnected(g *submarinerv1.Gateway) bool {
 	up := func(c submarinerv1.Connection) bool { return c.Status == submarinerv1.Connected }
-	return g.Status.StatusFailure == "" && (len(g.Status.Connections) == 0 || slices.ContainsFunc(g.Status.Connections, up))
+	return g.Status.StatusFailure == "" &&
+		(len(g.Status.Connections) == 0 || slices.ContainsFunc(g.Status.Connections, up))
 }
 
 func reportGatewayNodes(s Snapshot, p Plan, o Outcome) Report {
@@ -95,17 +99,20 @@ func (r *Report) gatewaysCondition(sub *v1alpha1.Submariner, p *gatewaynodes.Pla
 	case sub.Spec.Gateways == nil || *sub.Spec.Gateways == 0:
 		changed = meta.RemoveStatusCondition(conds, v1alpha1.ConditionGateways)
 	case p.Shortage == "":
-		changed = meta.SetStatusCondition(conds, condition(*conds, v1alpha1.ConditionGateways, true, reasonEnough, "as many gateway nodes work as join was asked for", now))
+		changed = meta.SetStatusCondition(conds, condition(*conds, v1alpha1.ConditionGateways, true, reasonEnough,
+			"as many gateway nodes work as join was asked for", now))
 	default:
-		changed = meta.SetStatusCondition(conds, condition(*conds, v1alpha1.ConditionGateways, false, reasonTooFew, clip(p.Shortage), now))
+		changed = meta.SetStatusCondition(conds,
+			condition(*conds, v1alpha1.ConditionGateways, false, reasonTooFew, clip(p.Shortage), now))
 	}
 	if changed {
 		r.UpdateStatus = append(r.UpdateStatus, next)
 	}
 }
 
-// slimForGatewayNodes returns what the role of GatewayNodes looks at of an object: its agent holds all nodes of the cluster, whose kubelets
-// update them all the time, and the reports of gateways, which have thousands of connections.
+// slimForGatewayNodes returns what the role of GatewayNodes looks at of an object: its agent holds
+// all nodes of the cluster, whose kubelets update them all the time, and the reports of gateways,
+// which have thousands of connections.
 func slimForGatewayNodes(o Object) Object {
 	switch o := o.(type) {
 	case *corev1.Node:
@@ -142,7 +149,9 @@ func slimCandidate(n *corev1.Node) *corev1.Node {
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			slim.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+			slim.Status.Conditions = []corev1.NodeCondition{
+				{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime},
+			}
 		}
 	}
 	return slim

@@ -46,8 +46,8 @@ func (m Membership) Siblings() []cable.Node {
 	return slices.DeleteFunc(slices.Clone(m.Gateways), func(g cable.Node) bool { return g.Name == m.Self.Name })
 }
 
-// carried reports whether the CNI brings packets to the pods of another node, and replies of pods may reach several gateways:
-// active ones, or a standby that has become active.
+// carried reports whether the CNI brings packets to the pods of another node, and replies of pods
+// may reach several gateways: active ones, or a standby that has become active.
 func (m Membership) carried() bool {
 	return len(m.Labelled) > 1 && slices.ContainsFunc(m.Nodes, func(n cable.Node) bool {
 		return n.Name != m.Self.Name && !n.Pods.IsValid()

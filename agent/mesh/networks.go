@@ -14,9 +14,10 @@ import (
 	"subctl/cable"
 )
 
-// ConditionNetworksJoined is a condition of the speaker's Gateway. It is False if the cluster has networks with which it has
-// not joined. A grant lists the networks of its cluster, and only the administrator's key, which no agent has, signs
-// another: so the agent does not announce them, but reports what to run.
+// ConditionNetworksJoined is a condition of the speaker's Gateway. It is False if the cluster has
+// networks with which it has not joined. A grant lists the networks of its cluster, and only the
+// administrator's key, which no agent has, signs another: so the agent does not announce them, but
+// reports what to run.
 const ConditionNetworksJoined = "NetworksJoined"
 
 // reasonNewNetwork is its reason.
@@ -67,13 +68,14 @@ func networksCondition(s Snapshot, sub *v1alpha1.Submariner, was []metav1.Condit
 	if len(texts) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("this cluster has %s, with which it has not joined, so that other clusters do not reach it: run \"subctl join JOIN-FILE%s\", with the file of the broker",
+	text := fmt.Sprintf("this cluster has %s, with which it has not joined, so that other clusters do not reach it: "+
+		"run \"subctl join JOIN-FILE%s\", with the file of the broker",
 		strings.Join(texts, ", and "), strings.Join(flags, ""))
 	return []metav1.Condition{condition(was, ConditionNetworksJoined, false, reasonNewNetwork, clip(text), now)}
 }
 
-// laterRanges returns the podCIDRs of nodes outside the pod networks. They do not count if no node's is inside: then the network
-// plugin does not use them.
+// laterRanges returns the podCIDRs of nodes outside the pod networks. They do not count if no
+// node's is inside: then the network plugin does not use them.
 func laterRanges(s Snapshot, sub *v1alpha1.Submariner) FoundNetworks {
 	joined, _ := cable.ParseCIDRs("", strings.Split(sub.Spec.ClusterCIDR, ","))
 	var out FoundNetworks

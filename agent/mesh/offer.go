@@ -50,7 +50,8 @@ func readOffer(s Snapshot, m Membership) Offer {
 	o.Local = m.local(s, o.Settings)
 	o = o.with(m.Engines)
 	o.translate(s, m)
-	o.Local.Weight, o.Local.NotRunning = m.Self.Weight, s.NotRunning
+	o.Local.Weight = m.Self.Weight
+	o.Local.NotRunning = s.NotRunning
 	o.Local.Siblings, o.Local.TellsSiblings = m.severalGateways(s.Standing), true
 	if o.Local.Drain, o.drainingSince = readDraining(s); m.outOfReach() {
 		o.Local.Drain = max(o.Local.Drain, cable.Drained)

@@ -6,8 +6,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// programmed returns up to which versions the kernel holds what the objects with global addresses say; nil if the gateway translates nothing. While
-// the node does not hold the plan, they are those of before.
+// programmed returns up to which versions the kernel holds what the objects with global addresses
+// say; nil if the gateway translates nothing. While the node does not hold the plan, they are those
+// of before.
 func (p Plan) programmed(o Outcome, before *submarinerv1.Gateway) *submarinerv1.ProgrammedVersions {
 	m := p.Mesh
 	if !m.Snapshot.Standing.Active || m.Membership.Leaving() || len(m.Membership.Own.Global) == 0 {
@@ -26,8 +27,8 @@ func (p Plan) programmed(o Outcome, before *submarinerv1.Gateway) *submarinerv1.
 	}
 }
 
-// newest returns the highest resource version of objects of one kind; empty if there are none. As a watch gets the changes of a kind in their order,
-// no older change of another object is missing.
+// newest returns the highest resource version of objects of one kind; empty if there are none. As a
+// watch gets the changes of a kind in their order, no older change of another object is missing.
 func newest[T Object](objs []T) string {
 	most := uint64(0)
 	for _, o := range objs {

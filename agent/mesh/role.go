@@ -27,8 +27,8 @@ type Role struct {
 	// GlobalWatches lists the kinds, of which there may be many objects in all namespaces, that a Snapshot also holds while the cluster has
 	// a global network.
 	GlobalWatches []Object
-	// Slim returns what the role looks at of an object. The agent of a role that accesses no kernel holds nothing else of the objects of
-	// a cluster, of which there may be many thousands.
+	// Slim returns what the role looks at of an object. The agent of a role that accesses no kernel
+	// holds nothing else of the objects of a cluster, of which there may be many thousands.
 	Slim func(Object) Object
 	// Parts lists what runs beside the loop, in the order in which snapshots are completed.
 	Parts []Part
@@ -104,7 +104,8 @@ type Report struct {
 	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed
 	// since it was read is not overwritten.
 	Update []Object
-	// Label are nodes that have only the labels and annotations that change, which are removed if they are empty. All else of the nodes stays as it is.
+	// Label are nodes that have only the labels and annotations that change, which are removed if
+	// they are empty. All else of the nodes stays as it is.
 	Label []Object
 	// Warn are warnings about objects that have no condition for them. Each leads to one Event.
 	Warn []Warning

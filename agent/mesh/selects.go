@@ -47,8 +47,9 @@ func (a *Addresses) selectPods(s Snapshot) {
 	}
 }
 
-// selects returns the condition Selects of a GlobalEgressIP. Its message names no pods, which come and go. Replies to an address must return through the
-// gateway that has translated: so no two gateways use the same, and a gateway without one uses those of its ClusterGlobalEgressIP.
+// selects returns the condition Selects of a GlobalEgressIP. Its message names no pods, which come
+// and go. Replies to an address must return through the gateway that has translated: so no two
+// gateways use the same, and a gateway without one uses those of its ClusterGlobalEgressIP.
 func (w *wanted) selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection, crowded int) *metav1.Condition {
 	c := metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse, ObservedGeneration: o.Generation}
 	others := "GlobalEgressIP " + addressList(is.Before)
@@ -63,14 +64,17 @@ func (w *wanted) selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection,
 			crowded, len(o.Status.AllocatedIPs), submarinerv1.MaxAllocatedIPs)
 	case len(o.Status.AllocatedIPs) < len(w.gateways):
 		c.Reason = submarinerv1.ReasonFewAddresses
-		c.Message = fmt.Sprintf("it has %d of the %d addresses that its gateways need to use one each: through the others, pods have those of the gateway's ClusterGlobalEgressIP as their source; set spec.numberOfIPs to %[2]d at least",
+		c.Message = fmt.Sprintf("it has %d of the %d addresses that its gateways need to use one each: through the "+
+			"others, pods have those of the gateway's ClusterGlobalEgressIP as their source; set spec.numberOfIPs to "+
+			"%[2]d at least",
 			len(o.Status.AllocatedIPs), len(w.gateways))
 	case len(is.Before) > 0:
 		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "of the pods that it selects, some have the addresses of "+others+" instead, which takes precedence"
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonPodsSelected, "pods have its addresses as their source"
 		if w.standbys {
-			c.Message += ", except in what leaves through a standby gateway: packets of pods on its node, and of all while it takes over, have those of its ClusterGlobalEgressIP"
+			c.Message += ", except in what leaves through a standby gateway: packets of pods on its node, and of all " +
+				"while it takes over, have those of its ClusterGlobalEgressIP"
 		}
 	}
 	return &c

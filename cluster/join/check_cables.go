@@ -95,13 +95,15 @@ func checkCables(r request) ([]string, error) {
 	return warnings, nil
 }
 
-// otherDriver tells how the pairs of this cluster get the driver that was asked for, although a policy decides on another one. A member cannot change
-// a policy of the broker: docs/adr/0045.
+// otherDriver tells how the pairs of this cluster get the driver that was asked for, although a
+// policy decides on another one. A member cannot change a policy of the broker: docs/adr/0045.
 func (r request) otherDriver(v verdict) string {
 	driver := cable.Canonical(r.CableDriver)
 	if v.Policy != v1alpha1.DefaultCablePolicy {
-		return fmt.Sprintf("To use %s, change policy %s, or add one that is more specific (subctl cable-policy)", driver, v.Policy)
+		return fmt.Sprintf("To use %s, change policy %s, or add one that is more specific (subctl cable-policy)",
+			driver, v.Policy)
 	}
-	return fmt.Sprintf("To use %[1]s for the pairs of this cluster: subctl cable-policy add %[2]s-cables --left-cluster-selector %[3]s=%[2]s --cable-driver %[1]s. "+
-		"For all pairs that no other policy matches: subctl deploy-broker --cable-driver %[1]s", driver, r.ClusterID, submarinerv1.ClusterIDLabel)
+	return fmt.Sprintf("To use %[1]s for the pairs of this cluster: subctl cable-policy add %[2]s-cables "+
+		"--left-cluster-selector %[3]s=%[2]s --cable-driver %[1]s. For all pairs that no other policy matches: "+
+		"subctl deploy-broker --cable-driver %[1]s", driver, r.ClusterID, submarinerv1.ClusterIDLabel)
 }

@@ -115,8 +115,8 @@ type GatewayStatus struct {
 	// +optional
 	// +listType=atomic
 	GlobalEgress []EgressUse `json:"globalEgress,omitempty"`
-	// Programmed tells which objects with global addresses the kernel of the node holds; nil if the gateway translates nothing, or is of a version
-	// that does not report it (our addition).
+	// Programmed tells which objects with global addresses the kernel of the node holds; nil if the
+	// gateway translates nothing, or is of a version that does not report it (our addition).
 	// +optional
 	Programmed *ProgrammedVersions `json:"programmed,omitempty"`
 	// Conditions are the conditions of the gateway, such as Synced and Refused.
@@ -126,13 +126,18 @@ type GatewayStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClearMeasurements removes the values, except those of connections, that change often. They are written with the next heartbeat.
+// ClearMeasurements removes the values, except those of connections, that change often. They are
+// written with the next heartbeat.
 func (s *GatewayStatus) ClearMeasurements() {
-	s.Flows, s.SomeFlows, s.GlobalEgress, s.Programmed = nil, nil, nil, nil
+	s.Flows = nil
+	s.SomeFlows = nil
+	s.GlobalEgress = nil
+	s.Programmed = nil
 }
 
-// ProgrammedVersions are the highest resource versions, by kind, of the objects whose addresses the kernel translates: it holds
-// the addresses of all objects of the kind whose resource version is not higher. Each is empty if there are no objects.
+// ProgrammedVersions are the highest resource versions, by kind, of the objects whose addresses the
+// kernel translates: it holds the addresses of all objects of the kind whose resource version is
+// not higher. Each is empty if there are no objects.
 type ProgrammedVersions struct {
 	// +optional
 	ClusterGlobalEgressIPs string `json:"clusterGlobalEgressIPs,omitempty"`
