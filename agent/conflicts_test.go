@@ -13,7 +13,8 @@ import (
 	"subctl/dataplane/dataplanetest"
 )
 
-// Objects of other programs that affect ours are reported while they are there. The node holds its plan, and the agent is ready.
+// Objects of other programs that affect ours are reported while they are there. The node holds its
+// plan, and the agent is ready.
 func TestConflictsAreReported(t *testing.T) {
 	w := gateway(t)
 	kernel, err := w.Kernel.Target(dataplane.GatewayOwner)
@@ -23,7 +24,8 @@ func TestConflictsAreReported(t *testing.T) {
 		w.run(t)
 		require.NoError(t, w.Ready(nil))
 		require.Equal(t, metav1.ConditionTrue, w.synced(t).Status)
-		return meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionNoConflicts)
+		return meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
+			mesh.ConditionNoConflicts)
 	}
 	require.Nil(t, reported())
 	fake.Found = []string{"a route of another program", "a rule of another program"}

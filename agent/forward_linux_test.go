@@ -14,8 +14,9 @@ import (
 	"subctl/internal/nstest"
 )
 
-// A gateway forwards what no program of the node has decided about, whatever the node does with the rest, and answers may
-// take another gateway than the connection: all connections work, in both directions.
+// A gateway forwards what no program of the node has decided about, whatever the node does with the
+// rest, and answers may take another gateway than the connection: all connections work, in both
+// directions.
 func TestForwarding(t *testing.T) {
 	const works = "works"
 	for name, c := range map[string]struct {
@@ -23,7 +24,9 @@ func TestForwarding(t *testing.T) {
 		standby          bool
 		firewall         string // on all nodes of west
 	}{
-		"the CNI carries packets to pods, and FORWARD accepts":      {carries: true, firewall: "iptables -P FORWARD ACCEPT"},
+		"the CNI carries packets to pods, and FORWARD accepts": {
+			carries: true, firewall: "iptables -P FORWARD ACCEPT",
+		},
 		"the CNI carries packets to pods, and FORWARD drops":        {carries: true},
 		"the same, with a standby gateway":                          {carries: true, standby: true},
 		"pods share a bridge with other nodes":                      {carries: true, bridged: true},
@@ -31,8 +34,10 @@ func TestForwarding(t *testing.T) {
 		"Docker":                                {firewall: withoutCNI + docker},
 		"Docker and a CNI that carries packets": {carries: true, firewall: docker},
 		"ufw that drops":                        {firewall: withoutCNI + ufw("iptables -P FORWARD DROP")},
-		"ufw that rejects":                      {firewall: withoutCNI + ufw("iptables -A ufw-reject-forward -j REJECT")},
-		"iptables-services":                     {firewall: withoutCNI + rejectRest},
+		"ufw that rejects": {
+			firewall: withoutCNI + ufw("iptables -A ufw-reject-forward -j REJECT"),
+		},
+		"iptables-services": {firewall: withoutCNI + rejectRest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabric := newFabric(t)
@@ -47,7 +52,8 @@ func TestForwarding(t *testing.T) {
 			for _, node := range west.names {
 				ns := west.nodes[node]
 				if c.bridged {
-					ns.Run("ip link set cali0 down; ip link set cali0 name weave; ip link set weave up; iptables -A FORWARD -o weave -j ACCEPT; iptables -A FORWARD -i weave -j ACCEPT")
+					ns.Run("ip link set cali0 down; ip link set cali0 name weave; ip link set weave up; iptables -A " +
+						"FORWARD -o weave -j ACCEPT; iptables -A FORWARD -i weave -j ACCEPT")
 				}
 				if c.firewall != "" {
 					ns.Run(c.firewall)
@@ -77,7 +83,8 @@ func TestForwarding(t *testing.T) {
 					from, to := way[0], way[1]
 					service, node := fmt.Sprintf("10.10%d.0.%d", to.net, 10+i), to.names[i%3]
 					for _, gw := range to.names[:to.gateways] {
-						to.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, to.podIP(node)))
+						to.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j "+
+							"DNAT --to-destination %s:8080", service, to.podIP(node)))
 					}
 					require.Equal(t, works, attempt(from.pods[from.names[i%2]], service+":80", to.pods[node], to.podIP(node)+":8080"))
 				}
@@ -90,7 +97,8 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// pingEach has each pod of a cluster ping each pod of another one. Connection tracking calls an answer INVALID if it has not seen the question.
+// pingEach has each pod of a cluster ping each pod of another one. Connection tracking calls an
+// answer INVALID if it has not seen the question.
 func pingEach(t *testing.T, from, to *side) {
 	t.Helper()
 	for _, f := range from.names {
@@ -169,7 +177,8 @@ func TestForwardingGlobal(t *testing.T) {
 	for _, policy := range []string{"ACCEPT", "DROP"} {
 		t.Run(policy, func(t *testing.T) {
 			fabric := newFabric(t)
-			east, west := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker"), globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
+			east, west := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker"), globalSide(t, fabric, 2, "west",
+				2, "gw", "gw2", "worker")
 			ownRoutes(west)
 			for _, s := range []*side{east, west} {
 				for _, node := range s.names {
@@ -192,7 +201,8 @@ func TestForwardingGlobal(t *testing.T) {
 					for _, node := range from.names {
 						for range 3 {
 							if _, _, err := inquire(from.pods[node], network, at); err != nil {
-								failed = append(failed, fmt.Sprintf("%s %s to %s %s: %v", from.id, node, network, at, err))
+								failed = append(failed,
+									fmt.Sprintf("%s %s to %s %s: %v", from.id, node, network, at, err))
 							}
 						}
 					}
@@ -204,14 +214,16 @@ func TestForwardingGlobal(t *testing.T) {
 	}
 }
 
-// Rules that the node applies to its own pods, and network policies among them, come before what we accept: for the pods of a gateway, and
-// of a worker, also for packets that belong to no connection.
+// Rules that the node applies to its own pods, and network policies among them, come before what we
+// accept: for the pods of a gateway, and of a worker, also for packets that belong to no
+// connection.
 func TestForwardingKeepsPolicies(t *testing.T) {
 	fabric := newFabric(t)
 	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
 	ownRoutes(west)
 	for _, node := range west.names {
-		west.nodes[node].Run("iptables -N cali-FORWARD; iptables -I FORWARD -j cali-FORWARD; iptables -A cali-FORWARD -o cali+ -p tcp --dport 8081 -j DROP")
+		west.nodes[node].Run("iptables -N cali-FORWARD; iptables -I FORWARD -j cali-FORWARD; iptables -A " +
+			"cali-FORWARD -o cali+ -p tcp --dport 8081 -j DROP")
 	}
 	east.sync(t, west)
 	west.sync(t, east)
@@ -241,6 +253,7 @@ func TestForwardingKeepsPolicies(t *testing.T) {
 		for _, from := range east.names {
 			forge(t, east.pods[from], nstest.IPv4(east.podIP(from), west.podIP(gw), 6, synAck))
 		}
-		require.Eventually(t, func() bool { return invalid(gw) == "3" }, 5*time.Second, 10*time.Millisecond, "each is dropped at gateway %s: %s", gw, invalid(gw))
+		require.Eventually(t, func() bool { return invalid(gw) == "3" }, 5*time.Second, 10*time.Millisecond,
+			"each is dropped at gateway %s: %s", gw, invalid(gw))
 	}
 }

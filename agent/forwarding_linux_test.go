@@ -17,8 +17,9 @@ import (
 	"subctl/dataplane/kernel"
 )
 
-// A node reports what drops the packets of other clusters, which it would forward to its pods: table, chain and rule, and
-// what allows them. It does not report what drops packets of single pods, and the probe reaches none, and leaves nothing.
+// A node reports what drops the packets of other clusters, which it would forward to its pods:
+// table, chain and rule, and what allows them. It does not report what drops packets of single
+// pods, and the probe reaches none, and leaves nothing.
 func TestForwardingIsProbed(t *testing.T) {
 	fabric := newFabric(t)
 	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
@@ -29,7 +30,8 @@ func TestForwardingIsProbed(t *testing.T) {
 		require.NoError(t, err)
 		return "nft -f - <<X\n" + string(b) + "X\n"
 	}
-	const policy = "iptables -N cali-FORWARD; iptables -I FORWARD -j cali-FORWARD; iptables -A cali-FORWARD -o cni0 -j DROP"
+	const policy = "iptables -N cali-FORWARD; iptables -I FORWARD -j cali-FORWARD; iptables -A cali-FORWARD -o cni0 " +
+		"-j DROP"
 	for name, c := range map[string]struct {
 		firewall, undo string
 		by             dataplane.Dropper
@@ -39,17 +41,24 @@ func TestForwardingIsProbed(t *testing.T) {
 	}{
 		"none": {firewall: "true", undo: "true", passes: true},
 		"iptables has the policy DROP, and accepts nothing": {
-			firewall: "iptables -F FORWARD; iptables -P FORWARD DROP", undo: "iptables -A FORWARD -i cni0 -j ACCEPT", passes: true,
+			firewall: "iptables -F FORWARD; iptables -P FORWARD DROP", undo: "iptables -A FORWARD -i cni0 -j ACCEPT",
+			passes: true,
 		},
 		"firewalld": {
 			firewall: file("firewalld.nft"), undo: "nft delete table inet firewalld", rule: true,
-			by:   dataplane.Dropper{Family: "inet", Table: "firewalld", Chain: "filter_FORWARD"},
-			says: []string{"chain filter_FORWARD in table inet firewalld", "firewall-cmd --permanent --zone=trusted --add-interface=vx-submariner", "firewall-cmd --reload"},
+			by: dataplane.Dropper{Family: "inet", Table: "firewalld", Chain: "filter_FORWARD"},
+			says: []string{
+				"chain filter_FORWARD in table inet firewalld",
+				"firewall-cmd --permanent --zone=trusted --add-interface=vx-submariner", "firewall-cmd --reload",
+			},
 		},
 		"nftables with policy drop": {
 			firewall: file("nftables.nft"), undo: "nft delete table inet filter",
-			by:   dataplane.Dropper{Family: "inet", Table: "filter", Chain: "forward"},
-			says: []string{"by the policy of chain forward in table inet filter", "nft insert rule inet filter forward iifname vx-submariner counter accept"},
+			by: dataplane.Dropper{Family: "inet", Table: "filter", Chain: "forward"},
+			says: []string{
+				"by the policy of chain forward in table inet filter",
+				"nft insert rule inet filter forward iifname vx-submariner counter accept",
+			},
 		},
 		"a rule before routing": {
 			firewall: file("prerouting.nft"), undo: "nft delete table ip hardening", rule: true,
@@ -57,11 +66,16 @@ func TestForwardingIsProbed(t *testing.T) {
 			says: []string{"of chain martians in table ip hardening"},
 		},
 		"a rule of iptables": {
-			firewall: "iptables -I FORWARD 1 -i vx-submariner -j DROP", undo: "iptables -D FORWARD -i vx-submariner -j DROP", rule: true,
+			firewall: "iptables -I FORWARD 1 -i vx-submariner -j DROP",
+			undo:     "iptables -D FORWARD -i vx-submariner -j DROP", rule: true,
 			by:   dataplane.Dropper{Family: "ip", Table: "filter", Chain: "FORWARD"},
 			says: []string{"of chain FORWARD in table ip filter", "iptables -t filter -S FORWARD"},
 		},
-		"network policies": {firewall: policy, undo: "iptables -D FORWARD -j cali-FORWARD; iptables -F cali-FORWARD; iptables -X cali-FORWARD", unknown: true},
+		"network policies": {
+			firewall: policy,
+			undo:     "iptables -D FORWARD -j cali-FORWARD; iptables -F cali-FORWARD; iptables -X cali-FORWARD",
+			unknown:  true,
+		},
 	} {
 		for _, node := range nodeNames {
 			t.Run(name+" on "+node, func(t *testing.T) {
@@ -86,7 +100,8 @@ func TestForwardingIsProbed(t *testing.T) {
 				}
 				p.Mesh.Snapshot.Forwarded = got
 				report := route.Report(p.Mesh.Snapshot, p, mesh.Outcome{})
-				condition := meta.FindStatusCondition(report.Apply[0].(*submarinerv1.RouteAgent).Status.Conditions, mesh.ConditionPacketsForwarded)
+				condition := meta.FindStatusCondition(report.Apply[0].(*submarinerv1.RouteAgent).Status.Conditions,
+					mesh.ConditionPacketsForwarded)
 				if c.says == nil {
 					require.Nil(t, condition)
 					return
@@ -103,7 +118,8 @@ func TestForwardingIsProbed(t *testing.T) {
 					ns.Run(commands)
 					require.NoError(t, east.opens(west, node), "with what the message tells to run")
 				}
-				require.Equal(t, dataplane.Forwarded{Generation: got.Generation}, unchanged, "it does not probe again until rules change")
+				require.Equal(t, dataplane.Forwarded{Generation: got.Generation}, unchanged,
+					"it does not probe again until rules change")
 			})
 		}
 	}

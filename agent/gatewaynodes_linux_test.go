@@ -32,7 +32,9 @@ type nodePool struct {
 // add registers a node, as a kubelet does.
 func (p nodePool) add(name, zone string) {
 	p.Helper()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: zone}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: zone},
+	}}
 	require.NoError(p, p.admin.Create(p.Context(), n))
 	p.ready(name, corev1.ConditionTrue, 0)
 }
@@ -41,7 +43,10 @@ func (p nodePool) add(name, zone string) {
 func (p nodePool) ready(name string, is corev1.ConditionStatus, since time.Duration) {
 	p.Helper()
 	p.change(name, func(n *corev1.Node) {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: is, LastTransitionTime: metav1.NewTime(time.Now().Add(-since)), LastHeartbeatTime: metav1.Now()}}
+		n.Status.Conditions = []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: is, LastTransitionTime: metav1.NewTime(time.Now().Add(-since)),
+			LastHeartbeatTime: metav1.Now(),
+		}}
 	})
 }
 
@@ -94,7 +99,8 @@ func (p nodePool) gateways() string {
 // become waits until the gateway nodes are the given ones.
 func (p nodePool) become(want, why string) {
 	p.Helper()
-	require.Eventually(p, func() bool { return p.gateways() == want }, time.Minute, 20*time.Millisecond, "%s: %s, not %s", why, want, p.gateways())
+	require.Eventually(p, func() bool { return p.gateways() == want }, time.Minute, 20*time.Millisecond,
+		"%s: %s, not %s", why, want, p.gateways())
 }
 
 // condition waits until the condition of the Submariner has a status and, if any, a text in its message.
@@ -102,7 +108,8 @@ func (p nodePool) condition(is metav1.ConditionStatus, text string) {
 	p.Helper()
 	sub := &v1alpha1.Submariner{}
 	require.Eventually(p, func() bool {
-		require.NoError(p, p.admin.Get(p.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}, sub))
+		require.NoError(p, p.admin.Get(p.Context(),
+			client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}, sub))
 		c := meta.FindStatusCondition(sub.Status.Conditions, v1alpha1.ConditionGateways)
 		return c != nil && c.Status == is && strings.Contains(c.Message, text)
 	}, time.Minute, 20*time.Millisecond, "%v", sub.Status.Conditions)
@@ -111,13 +118,16 @@ func (p nodePool) condition(is metav1.ConditionStatus, text string) {
 // connect reports that the gateway of a node is connected.
 func (p nodePool) connect(name string) {
 	p.Helper()
-	g := &submarinerv1.Gateway{ObjectMeta: clustertest.In(name), Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{}}}
+	g := &submarinerv1.Gateway{
+		ObjectMeta: clustertest.In(name), Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{}},
+	}
 	g.Status.LocalEndpoint.ClusterID, g.Status.LocalEndpoint.Subnets = "west", []string{}
 	require.NoError(p, p.admin.Create(p.Context(), g))
 }
 
-// On a real API server, with the rights of its account: gateway nodes that are gone are replaced, spread over zones, without anybody's command; what was
-// labelled by hand is left alone; and while there are fewer, a condition and Events tell why.
+// On a real API server, with the rights of its account: gateway nodes that are gone are replaced,
+// spread over zones, without anybody's command; what was labelled by hand is left alone; and while
+// there are fewer, a condition and Events tell why.
 func TestGatewayNodesAreReplaced(t *testing.T) {
 	sub := clustertest.Submariner()
 	sub.Spec.Gateways = new(int32(2))
@@ -129,7 +139,8 @@ func TestGatewayNodesAreReplaced(t *testing.T) {
 	go p.beat()
 	options := func(node string) Options {
 		return Options{
-			Role: mesh.GatewayNodes(), Kernel: NoKernel(), Node: node, MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config,
+			Role: mesh.GatewayNodes(), Kernel: NoKernel(), Node: node, MetricsAddr: "127.0.0.1:0",
+			ProbeAddr: "127.0.0.1:0", Config: config,
 			Log: slog.New(slog.NewTextHandler(t.Output(), nil)).With("node", node),
 		}
 	}
@@ -176,7 +187,8 @@ func TestGatewayNodesAreReplaced(t *testing.T) {
 	list := &eventsv1.EventList{}
 	require.NoError(t, admin.List(t.Context(), list, client.InNamespace(cluster.Namespace)))
 	require.True(t, slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
-		return e.Regarding.Kind == "Submariner" && e.Reason == "TooFew" && strings.Contains(e.Note, "there is no other node: add one")
+		return e.Regarding.Kind == "Submariner" && e.Reason == "TooFew" &&
+			strings.Contains(e.Note, "there is no other node: add one")
 	}), "%v", list.Items)
 
 	leaveCluster(t, admin)

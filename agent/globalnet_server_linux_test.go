@@ -44,7 +44,8 @@ func globalnetServerOf(t testing.TB, network string) (admin client.Client, confi
 	return agentServer(t, sub, cluster.GlobalnetName)
 }
 
-// agentServer returns an API server with what join installs in a cluster that is joined as sub describes, and the rights of one of its agents.
+// agentServer returns an API server with what join installs in a cluster that is joined as sub
+// describes, and the rights of one of its agents.
 func agentServer(t testing.TB, sub *v1alpha1.Submariner, account string) (admin client.Client, config *rest.Config) {
 	t.Helper()
 	server := kubetest.Start(t)
@@ -67,7 +68,10 @@ func agentServer(t testing.TB, sub *v1alpha1.Submariner, account string) (admin 
 		}
 	}
 	config = rest.CopyConfig(server.Config())
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + cluster.Namespace + ":" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + cluster.Namespace + ":" + account,
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
 	return admin, config
 }
 

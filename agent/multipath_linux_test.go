@@ -34,7 +34,8 @@ func TestWithoutNextHopObjects(t *testing.T) {
 	toWorker := func() int {
 		return strings.Count(east.nodes["worker"].Run("ip route show table 170171150"), "nexthop via")
 	}
-	require.NotZero(t, strings.Count(west.nodes["gw"].Run("ip route show table 170171100"), "nexthop via"), "several next hops")
+	require.NotZero(t, strings.Count(west.nodes["gw"].Run("ip route show table 170171100"), "nexthop via"),
+		"several next hops")
 	both := toWorker()
 	require.NotZero(t, both)
 
@@ -47,7 +48,8 @@ func TestWithoutNextHopObjects(t *testing.T) {
 	all()
 
 	t.Log("routes that somebody has changed")
-	west.nodes["gw"].Run("ip route show table 170171100 | grep -v blackhole | while read dst rest; do ip route del table 170171100 $dst; done")
+	west.nodes["gw"].Run("ip route show table 170171100 | grep -v blackhole | while read dst rest; do ip route del " +
+		"table 170171100 $dst; done")
 	require.NotZero(t, sync())
 	require.Zero(t, sync())
 	reach(t, west, "worker", east, "worker")

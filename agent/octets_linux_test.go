@@ -15,7 +15,8 @@ import (
 	"subctl/dataplane"
 )
 
-// sameOctets returns two clusters whose gateways have private IPs that differ in the first octet only, 172.18.1.11 and 10.18.1.11, and a third one.
+// sameOctets returns two clusters whose gateways have private IPs that differ in the first octet
+// only, 172.18.1.11 and 10.18.1.11, and a third one.
 func sameOctets(t *testing.T, driver string) (east, west, north *crew) {
 	t.Helper()
 	fabric := newFabric(t)
@@ -89,8 +90,9 @@ func (c *crew) restartAgents() {
 	}
 }
 
-// Clusters whose gateways have private IPs that differ in the first octet only reach each other, and a third one both, by every driver. The
-// one that comes later has other octets, and keeps them when its agents start again, while nothing is lost.
+// Clusters whose gateways have private IPs that differ in the first octet only reach each other,
+// and a third one both, by every driver. The one that comes later has other octets, and keeps them
+// when its agents start again, while nothing is lost.
 func TestGatewaysWithTheSameOctets(t *testing.T) {
 	for _, driver := range []string{cable.VXLAN, cable.WireGuard, cable.IPsec, cable.VXLANWireGuard, cable.VXLANIPsec} {
 		t.Run(driver, func(t *testing.T) {
@@ -138,8 +140,9 @@ func TestGatewaysWithTheSameOctetsAtOnce(t *testing.T) {
 	west.pods["gw"].Run("ping -c2 -i0.2 -W2 " + north.podIP("worker"))
 }
 
-// A cluster that announces no octets, as those of older versions, keeps its cables while it is upgraded: it announces those that it has. The other
-// one, which could not be connected before, is once it has the new version.
+// A cluster that announces no octets, as those of older versions, keeps its cables while it is
+// upgraded: it announces those that it has. The other one, which could not be connected before, is
+// once it has the new version.
 func TestOctetsAfterAnUpgrade(t *testing.T) {
 	east, west, north := sameOctets(t, cable.VXLAN)
 	east.older, west.older, north.older = true, true, true
@@ -153,7 +156,8 @@ func TestOctetsAfterAnUpgrade(t *testing.T) {
 			c.pass(t, slices.DeleteFunc(all, func(o *crew) bool { return o == c })...)
 		}
 	}
-	require.Contains(t, strings.Join(east.refusals(), "\n"), "address 241.18.1.11 between the gateways is already used by")
+	require.Contains(t, strings.Join(east.refusals(), "\n"),
+		"address 241.18.1.11 between the gateways is already used by")
 	for _, c := range []*crew{east, north, west} {
 		c.older = false
 		c.restartAgents()

@@ -17,7 +17,8 @@ const (
 	nodePort      = "30080"
 )
 
-// kubeProxy gives all nodes of a cluster the rules that kube-proxy has for a Service with one endpoint, at TCP port 8080 and UDP port 5353.
+// kubeProxy gives all nodes of a cluster the rules that kube-proxy has for a Service with one
+// endpoint, at TCP port 8080 and UDP port 5353.
 func kubeProxy(s *side, endpoint string) {
 	for _, ns := range s.nodes {
 		script := `iptables -t nat -N KUBE-SVC
@@ -46,13 +47,16 @@ func kubeProxy(s *side, endpoint string) {
 func outsider(t *testing.T, fabric *nstest.NS) *nstest.NS {
 	t.Helper()
 	ns := nstest.New(t, "outside")
-	nstest.Join(nstest.End{NS: ns, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{NS: fabric, Dev: "outside", Addr: "192.0.2.254/24"})
+	nstest.Join(nstest.End{NS: ns, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{
+		NS: fabric, Dev: "outside", Addr: "192.0.2.254/24",
+	})
 	ns.Run("ip route add default via 192.0.2.254")
 	return ns
 }
 
-// A Service whose endpoint is a pod of another cluster answers pods, processes of nodes, and clients outside that use a node port, on workers and on
-// gateways. Whoever is no pod comes from the address of the node among the pods, and answers return to this node.
+// A Service whose endpoint is a pod of another cluster answers pods, processes of nodes, and
+// clients outside that use a node port, on workers and on gateways. Whoever is no pod comes from
+// the address of the node among the pods, and answers return to this node.
 func TestServiceWithEndpointInAnotherCluster(t *testing.T) {
 	for name, new := range map[string]func(*nstest.NS) (east, west *side){
 		"one gateway": func(f *nstest.NS) (*side, *side) { return newSide(t, f, 1, "east"), newSide(t, f, 2, "west") },
@@ -107,15 +111,17 @@ func TestServiceWithEndpointInAnotherCluster(t *testing.T) {
 				}
 				asks(east.pods[node], vip, "the pod on "+node, pod...)
 				asks(east.nodes[node], vip, "a process of "+node, own...)
-				asks(client, fmt.Sprintf("172.18.%d.%d", east.n, 11+i), "a client outside by the node port of "+node, own...)
+				asks(client, fmt.Sprintf("172.18.%d.%d", east.n, 11+i), "a client outside by the node port of "+node,
+					own...)
 			}
 			require.Zero(t, isolationDrops(t, east)["west"])
 		})
 	}
 }
 
-// A host outside that sends to another cluster by way of a node, with its own address or with that of a pod of a third cluster, is not let through as
-// the node is when it forwards what came by a node port: nobody offers this way.
+// A host outside that sends to another cluster by way of a node, with its own address or with that
+// of a pod of a third cluster, is not let through as the node is when it forwards what came by a
+// node port: nobody offers this way.
 func TestHostileOutsiderThroughNodes(t *testing.T) {
 	fabric := newFabric(t)
 	hub, west, north := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
@@ -152,6 +158,7 @@ func TestHostileOutsiderThroughNodes(t *testing.T) {
 		reach(t, hub, "worker", north, "worker") // takes longer than a packet on its way
 		require.Zero(t, arrived(), node)
 	}
-	require.Eventually(t, func() bool { send("192.0.2.1", "172.18.1.12", 30080); return arrived() > 0 }, 10*time.Second, 50*time.Millisecond,
+	require.Eventually(t, func() bool { send("192.0.2.1", "172.18.1.12", 30080); return arrived() > 0 }, 10*time.Second,
+		50*time.Millisecond,
 		"a client with its own address is let through")
 }

@@ -25,7 +25,8 @@ func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {
 	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "10.112.0.0/16 table 170171100 nhid 535382446 mtu 1450")
 	there = true
 	w.run(t)
-	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "10.112.0.0/16 table 170171100 nhid 535382446 src 10.111.1.1 mtu 1450")
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner),
+		"10.112.0.0/16 table 170171100 nhid 535382446 src 10.111.1.1 mtu 1450")
 }
 
 // A gateway node is a worker until its kernel has had the rule for the table of cables. Then it is a gateway, whatever becomes of the rule.
@@ -37,7 +38,8 @@ func TestGatewayNodeWithoutRule(t *testing.T) {
 		f.NoCableRule = noCableRule
 		return f, err
 	}
-	const toWest, toWorker = "ip route replace 10.112.0.0/16 table 170171150", "ip route replace 10.111.2.0/24 table 170171150"
+	const toWest, toWorker = "ip route replace 10.112.0.0/16 table 170171150", "ip route replace 10.111.2.0/24 table " +
+		"170171150"
 	w.run(t)
 	require.Contains(t, w.holds(t, dataplane.RouteOwner), toWest)
 	for _, noCableRule = range []bool{false, true} {

@@ -12,12 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownRoutes gives a cluster a CNI that leads to the pods of all nodes itself. As Calico, it accepts packets from and to the devices of
-// pods, and leaves what a gateway forwards to the pods of other nodes to others.
+// ownRoutes gives a cluster a CNI that leads to the pods of all nodes itself. As Calico, it accepts
+// packets from and to the devices of pods, and leaves what a gateway forwards to the pods of other
+// nodes to others.
 func ownRoutes(s *side) {
 	s.carries = true
 	for _, ns := range s.nodes {
-		ns.Run("sysctl -qw net.ipv4.conf.eth0.rp_filter=2; ip link set cni0 down; ip link set cni0 name cali0; ip link set cali0 up; iptables -A FORWARD -i cali0 -j ACCEPT; iptables -A FORWARD -o cali0 -j ACCEPT")
+		ns.Run("sysctl -qw net.ipv4.conf.eth0.rp_filter=2; ip link set cni0 down; ip link set cni0 name cali0; ip " +
+			"link set cali0 up; iptables -A FORWARD -i cali0 -j ACCEPT; iptables -A FORWARD -o cali0 -j ACCEPT")
 	}
 }
 

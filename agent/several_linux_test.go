@@ -64,7 +64,8 @@ func TestSeveralGateways(t *testing.T) {
 			lose()
 			east.reports = append(east.reports, east.working("gw2", west))
 			east.sync(t, west)
-			groups := east.nodes["gw"].Run("ip nexthop show | grep 'group' | grep -v bucket; ip route show table 170171100")
+			groups := east.nodes["gw"].Run("ip nexthop show | grep 'group' | grep -v bucket; ip route show table " +
+				"170171100")
 			before := sent(east.nodes["gw"])
 			for _, from := range east.names {
 				reach(t, east, from, west, "worker")

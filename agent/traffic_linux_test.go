@@ -91,24 +91,31 @@ func newSideWith(t testing.TB, fabric *nstest.NS, n, net int, id string, gateway
 }
 
 // newSideIn returns a cluster whose nodes are in another network.
-func newSideIn(t testing.TB, fabric *nstest.NS, n int, lan string, net int, id string, gateways int, names ...string) *side {
+func newSideIn(
+	t testing.TB, fabric *nstest.NS, n int, lan string, net int, id string, gateways int, names ...string,
+) *side {
 	t.Helper()
 	nstest.WireGuard(t) // before the first kernel.ReadFacts, which looks for it once
 	s := &side{
-		n: n, lan: lan, net: net, id: id, fabric: fabric, nodes: map[string]*nstest.NS{}, pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
+		n: n, lan: lan, net: net, id: id, fabric: fabric, nodes: map[string]*nstest.NS{},
+		pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
 		health: map[string]map[string]mesh.Health{}, plans: map[[2]string]mesh.Plan{},
 	}
-	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add %[2]s.254/24 dev br%[1]d && ip link set br%[1]d up", n, lan))
+	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add %[2]s.254/24 dev br%[1]d && ip link set "+
+		"br%[1]d up", n, lan))
 	for i, name := range names {
 		i++
 		node, pod := nstest.New(t, id+"-"+name), nstest.New(t, id+"-"+name+"-pod")
 		s.nodes[name], s.pods[name] = node, pod
-		nstest.Join(nstest.End{NS: node, Dev: "eth0", Addr: fmt.Sprintf("%s.%d/24", lan, 10+i)}, nstest.End{NS: fabric, Dev: fmt.Sprintf("v%d%d", n, i)})
+		nstest.Join(nstest.End{NS: node, Dev: "eth0", Addr: fmt.Sprintf("%s.%d/24", lan, 10+i)}, nstest.End{
+			NS: fabric, Dev: fmt.Sprintf("v%d%d", n, i),
+		})
 		fabric.Run(fmt.Sprintf("ip link set v%d%d master br%d", n, i, n))
 		node.Run(fmt.Sprintf("ip route add default via %s.254", lan))
 		// as strict as a distribution may be: our devices have to say what they need
 		node.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1")
-		node.Run(kubeProxyForward + "iptables -P FORWARD DROP; iptables -A FORWARD -i cni0 -j ACCEPT; iptables -A FORWARD -o cni0 -j ACCEPT")
+		node.Run(kubeProxyForward + "iptables -P FORWARD DROP; iptables -A FORWARD -i cni0 -j ACCEPT; iptables -A " +
+			"FORWARD -o cni0 -j ACCEPT")
 		// a CNI that masquerades what leaves the cluster
 		node.Run(fmt.Sprintf("iptables -t nat -A POSTROUTING -s 10.11%[1]d.0.0/16 ! -d 10.11%[1]d.0.0/16 -j MASQUERADE", net))
 		nstest.Join(nstest.End{NS: node, Dev: "cni0", Addr: fmt.Sprintf("10.11%d.%d.1/24", net, i)},
@@ -160,7 +167,9 @@ func (s *side) objects() []client.Object {
 		if !s.carries {
 			n.Spec.PodCIDR = fmt.Sprintf("10.11%d.%d.0/24", s.net, i+1)
 		}
-		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("%s.%d", s.lan, 11+i)}}
+		n.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("%s.%d", s.lan, 11+i)},
+		}
 		if s.isGateway(name) {
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 		}

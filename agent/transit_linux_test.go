@@ -96,9 +96,10 @@ func TestHostileTransitThroughSibling(t *testing.T) {
 	require.Eventually(t, func() bool { send(); return arrived() }, 10*time.Second, 100*time.Millisecond, "the attack does not work even without a defense")
 }
 
-// A node port of a gateway may belong to a Service with a pod of another cluster. What came through a cable is not sent there, whatever kube-proxy makes of
-// its source. A client outside is let through, also one in the network of another cluster's nodes: the cluster offers the port, and the packets go as the
-// node (TestHostileOutsiderThroughNodes has what is not let through).
+// A node port of a gateway may belong to a Service with a pod of another cluster. What came through
+// a cable is not sent there, whatever kube-proxy makes of its source. A client outside is let
+// through, also one in the network of another cluster's nodes: the cluster offers the port, and the
+// packets go as the node (TestHostileOutsiderThroughNodes has what is not let through).
 func TestHostileTransitThroughNodePort(t *testing.T) {
 	fabric := newFabric(t)
 	hub, west, north := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
@@ -114,11 +115,14 @@ func TestHostileTransitThroughNodePort(t *testing.T) {
 	for range 5 {
 		send()
 	}
-	require.Eventually(t, func() bool { return isolationDrops(t, hub)["west"] == 5 }, 10*time.Second, 100*time.Millisecond, "the gateway counts what it drops")
+	require.Eventually(t, func() bool { return isolationDrops(t, hub)["west"] == 5 }, 10*time.Second,
+		100*time.Millisecond, "the gateway counts what it drops")
 	reach(t, hub, "gw", north, "worker")
 	require.False(t, arrived())
-	require.Equal(t, map[string]uint64{dataplane.DropFromElsewhere: 5}, dropReasons(t, hub, "gw", dataplane.GatewayOwner))
-	require.Eventually(t, func() bool { datagram(t, west.nodes["worker"], "172.18.1.11:30080"); return delivered() }, 10*time.Second, 100*time.Millisecond)
+	require.Equal(t, map[string]uint64{dataplane.DropFromElsewhere: 5},
+		dropReasons(t, hub, "gw", dataplane.GatewayOwner))
+	require.Eventually(t, func() bool { datagram(t, west.nodes["worker"], "172.18.1.11:30080"); return delivered() },
+		10*time.Second, 100*time.Millisecond)
 	gateway.Run("nft flush chain ip submariner-gateway-antispoof forward; iptables -F SUBMARINER-GW-vxlantunnel")
 	north.nodes["gw"].Run("iptables -t raw -F PREROUTING")
 	arrived = arrivals(north.nodes["gw"])

@@ -33,14 +33,18 @@ func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i I
 		if ctx.Err() != nil {
 			err = errors.New("interrupted") // instead of every request that this has ended
 		}
-		return nil, fmt.Errorf("%w: earlier join files for cluster %s may be void: run the same command again", err, bounds.Cluster)
+		return nil, fmt.Errorf("%w: earlier join files for cluster %s may be void: run the same command again", err,
+			bounds.Cluster)
 	}
 	return f, nil
 }
 
-// CheckInvitation returns why InviteCluster would refuse an invitation with a request for a global network, which may be
-// nil; or else the clustersets of the broker.
-func CheckInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker, global *globalnet.NetworkRequest, bounds trust.Invitation, now time.Time) ([]string, error) {
+// CheckInvitation returns why InviteCluster would refuse an invitation with a request for a global
+// network, which may be nil; or else the clustersets of the broker.
+func CheckInvitation(
+	ctx context.Context, c client.Client, b *v1alpha1.Broker, global *globalnet.NetworkRequest,
+	bounds trust.Invitation, now time.Time,
+) ([]string, error) {
 	if err := submarinerv1.CheckClusterID(bounds.Cluster); err != nil {
 		return nil, err
 	}

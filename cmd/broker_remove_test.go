@@ -44,7 +44,8 @@ func (h *hub) inventory(t *testing.T) (out []string) {
 func TestBrokerRemove(t *testing.T) {
 	h := newHub(t)
 	before := h.inventory(t)
-	require.Contains(t, h.done(t, "broker", "remove", "--yes").stderr, "has no broker in namespace submariner-k8s-broker: there is nothing to remove\n")
+	require.Contains(t, h.done(t, "broker", "remove", "--yes").stderr,
+		"has no broker in namespace submariner-k8s-broker: there is nothing to remove\n")
 
 	h.done(t, "deploy-broker", "--clusterset", "prod")
 	_, err := broker.AddMember(t.Context(), h.client, submarinerv1.BrokerNamespace, "west", "uid", broker.Reservation{})
@@ -56,7 +57,8 @@ func TestBrokerRemove(t *testing.T) {
 	require.NoError(t, h.client.Create(t.Context(), pod))
 	deployed := h.inventory(t)
 
-	const members, others = "the broker has members: west: remove each with subctl uninstall", "the namespaces of the broker contain objects of others: Pod theirs in namespace submariner-k8s-broker:"
+	const members, others = "the broker has members: west: remove each with subctl uninstall", "the namespaces of " +
+		"the broker contain objects of others: Pod theirs in namespace submariner-k8s-broker:"
 	r := h.run(t, nil, "broker", "remove", "--yes")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, "Error: "+members)
@@ -68,17 +70,22 @@ func TestBrokerRemove(t *testing.T) {
 	r = h.run(t, nil, "broker", "remove", "--dry-run")
 	require.Equal(t, cli.ExitTrouble, r.code)
 	require.Contains(t, r.stderr, members)
-	require.Contains(t, r.stdout, "delete Namespace submariner-k8s-broker-prod\ndelete Namespace submariner-k8s-broker\ndelete ValidatingAdmissionPolicyBinding ")
+	require.Contains(t, r.stdout, "delete Namespace submariner-k8s-broker-prod\ndelete Namespace "+
+		"submariner-k8s-broker\ndelete ValidatingAdmissionPolicyBinding ")
 	require.Contains(t, r.stdout, "delete CustomResourceDefinition clusters.submariner.io\n")
-	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: --force=nodes names no obstacle: use members, objects, or all\n"}, h.run(t, nil, "broker", "remove", "--force=nodes"))
+	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: --force=nodes names no obstacle: use members, " +
+		"objects, or all\n"}, h.run(t, nil, "broker", "remove", "--force=nodes"))
 	require.Equal(t, cli.ExitUsage, h.run(t, nil, "broker", "remove", "--force=all").code, "nobody has confirmed it")
 	require.Equal(t, deployed, h.inventory(t))
 
-	stuck := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.BrokerNamespace + "-prod", Name: "stuck", Finalizers: []string{"example.com/hold"}}}
+	stuck := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: submarinerv1.BrokerNamespace + "-prod", Name: "stuck", Finalizers: []string{"example.com/hold"},
+	}}
 	require.NoError(t, h.client.Create(t.Context(), stuck))
 	r = h.run(t, nil, "broker", "remove", "--yes", "--force=all", "--timeout", "10s")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
-	require.Contains(t, r.stderr, "waiting until submariner-k8s-broker-prod is deleted: out of time: ConfigMap stuck has the finalizers example.com/hold")
+	require.Contains(t, r.stderr, "waiting until submariner-k8s-broker-prod is deleted: out of time: ConfigMap stuck "+
+		"has the finalizers example.com/hold")
 	require.Contains(t, r.stderr, "run the same command again to finish")
 	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(stuck), stuck))
 	stuck.Finalizers = nil
@@ -94,18 +101,23 @@ func TestBrokerRemoveKeepsWhatIsInUse(t *testing.T) {
 	h.done(t, "deploy-broker")
 	h.done(t, "deploy-broker", "-n", "second", "--broker-info", "second.subm")
 	r := h.done(t, "broker", "remove", "--yes")
-	require.Contains(t, r.stderr, "the CustomResourceDefinitions are kept: this cluster hosts a broker (Broker second/submariner-broker)\n")
+	require.Contains(t, r.stderr,
+		"the CustomResourceDefinitions are kept: this cluster hosts a broker (Broker second/submariner-broker)\n")
 	require.Contains(t, h.inventory(t), "ClusterRole submariner-view")
 
-	require.NoError(t, h.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
+	require.NoError(t, h.client.Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace},
+	}))
 	sub := submariner("west")
 	sub.Spec.GlobalCIDR = "" // the API server refuses what this version does not have
 	require.NoError(t, h.client.Create(t.Context(), sub))
 	r = h.done(t, "broker", "remove", "--yes", "-n", "second")
-	require.Contains(t, r.stderr, "the CustomResourceDefinitions are kept: this cluster has joined (Submariner submariner-operator/submariner)\n")
+	require.Contains(t, r.stderr,
+		"the CustomResourceDefinitions are kept: this cluster has joined (Submariner submariner-operator/submariner)\n")
 	require.NoError(t, h.client.Delete(t.Context(), sub))
 	h.done(t, "uninstall", "--yes")
-	require.Equal(t, append(before, "Namespace submariner-operator"), moveLast(h.inventory(t), "Namespace submariner-operator"))
+	require.Equal(t, append(before, "Namespace submariner-operator"),
+		moveLast(h.inventory(t), "Namespace submariner-operator"))
 }
 
 func moveLast(list []string, item string) []string {

@@ -75,7 +75,8 @@ func TestCablePolicyDocs(t *testing.T) {
 }
 
 // withoutHint removes what only --wait=false prints.
-var withoutHint = strings.NewReplacer(" • the gateways follow: to wait for them, run subctl show connections --wait\n", "")
+var withoutHint = strings.NewReplacer(" • the gateways follow: to wait for them, run subctl show connections --wait\n",
+	"")
 
 // shellWords splits a command line, which has no quotes but single ones.
 func shellWords(line string) []string {

@@ -33,11 +33,18 @@ func TestWait(t *testing.T) {
 				"  east - west: cluster west: gateway gw-1: uses wireguard (secure)\nsee subctl show connections\n",
 		},
 		{
-			name: "interrupted", driver: "wireguard", policy: "secure", args: eastWest, interrupt: true, code: cli.ExitInterrupted,
+			name: "interrupted", driver: "wireguard", policy: "secure", args: eastWest, interrupt: true,
+			code: cli.ExitInterrupted,
 			want: "Error: waiting for the new cables: interrupted: the change is written, and takes effect without this command; not reached yet:\n  east - west: not known\n",
 		},
 		{
-			name: "a pair that nobody sees", args: []string{"--cable-driver", "wireguard", "--left-cluster-selector", "env=cloud,!a,!b", "--right-cluster-selector", "tier=core"}, want: "created cable policy x on cluster west, for clusterset blue, default\n ⚠ not waiting for 1 pair, as the kubeconfig has no usable context of either cluster: cloud - east\n",
+			name: "a pair that nobody sees",
+			args: []string{
+				"--cable-driver", "wireguard", "--left-cluster-selector", "env=cloud,!a,!b",
+				"--right-cluster-selector", "tier=core",
+			},
+			want: "created cable policy x on cluster west, for clusterset blue, default\n ⚠ not waiting for 1 pair, " +
+				"as the kubeconfig has no usable context of either cluster: cloud - east\n",
 		},
 		{name: "nothing changes", args: []string{"--left-cluster-selector", "env=mars"}, want: "created cable policy x"},
 	} {
@@ -57,7 +64,9 @@ func TestWait(t *testing.T) {
 					return stderr.Write(text)
 				})
 			}
-			code := run(ctx, g, append([]string{"cable-policy", "add", "--name", "x", "--cable-driver", "vxlan", "--force"}, test.args...))
+			code := run(ctx, g,
+				append([]string{"cable-policy", "add", "--name", "x", "--cable-driver", "vxlan", "--force"},
+					test.args...))
 			require.Equal(t, test.code, code, stderr)
 			require.Contains(t, stderr.String(), test.want)
 

@@ -322,7 +322,10 @@ func TestClusterSetMistakes(t *testing.T) {
 			"these clusters would not be in any clusterset, and not be connected to any other: west\nnothing was changed: to continue nevertheless, add --force"},
 		{"add prod east --broker-info other.subm", cli.ExitFailed, "other.subm is of another broker than BROKER, or was written before the broker got new keys: " +
 			"specify the file that subctl deploy-broker wrote for it"},
-		{`add prod east --broker-info ""`, cli.ExitUsage, "--broker-info is empty: specify a value (is a variable not set?)"},
+		{
+			`add prod east --broker-info ""`, cli.ExitUsage,
+			"--broker-info is empty: specify a value (is a variable not set?)",
+		},
 		{"delete default", cli.ExitUsage, "clusterset default cannot be deleted: its namespace has the broker's own objects"},
 		{`delete ""`, cli.ExitUsage, `"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`},
 		{"delete prd --force", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?"},

@@ -74,7 +74,8 @@ func TestJoinThroughAProxy(t *testing.T) {
 	t.Log("the proxy is a local one, which gateways cannot use")
 	r = join("--dry-run")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
-	require.Contains(t, r.stderr, "this machine reaches the broker through its own proxy "+via.URL+" (from HTTPS_PROXY), which gateways cannot use")
+	require.Contains(t, r.stderr, "this machine reaches the broker through its own proxy "+via.URL+
+		" (from HTTPS_PROXY), which gateways cannot use")
 	require.Equal(t, []string{"hub.example:" + portOf(t, w.hub)}, via.Seen())
 
 	t.Log("--https-proxy: in the Submariner without a password, which is in the Secret")
@@ -91,7 +92,8 @@ func TestJoinThroughAProxy(t *testing.T) {
 	require.NotContains(t, string(text)+r.stderr+r.stdout, "let-me-in")
 	password := func() string {
 		creds := &corev1.Secret{}
-		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret}, creds))
+		require.NoError(t, w.memberC.Get(t.Context(),
+			client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret}, creds))
 		return string(creds.Data[broker.ProxyUserKey])
 	}
 	require.Equal(t, via.Password, password())
@@ -99,7 +101,8 @@ func TestJoinThroughAProxy(t *testing.T) {
 	t.Log("joining again leaves all of it as it is; --proxy-url reaches the broker, and the member through it, too")
 	t.Setenv("HTTPS_PROXY", "")
 	both := proxytest.HTTP(t, w.hub.Config().Host)
-	r = w.run(t, "join", w.file, "--wait=false", "--broker-url", address, "--kubeconfig", w.proxied(t, address, both.URL))
+	r = w.run(t, "join", w.file, "--wait=false", "--broker-url", address, "--kubeconfig",
+		w.proxied(t, address, both.URL))
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.NoError(t, w.memberC.Get(t.Context(), key, sub))
 	require.Equal(t, via.URL, sub.Spec.BrokerK8sHTTPSProxy)
@@ -189,14 +192,21 @@ func TestDeployBrokerWithKubeconfigs(t *testing.T) {
 		"a path of Rancher": {change: func(c *api.Cluster, u *api.AuthInfo) {
 			*c = api.Cluster{Server: rancher.url + "/k8s/clusters/c-abc", CertificateAuthorityData: rancher.ca}
 			*u = api.AuthInfo{Token: rancher.token}
-		}, says: []string{"has a path", "clusters cannot join with this file: the broker at ", "does not accept the tokens of service accounts", "--broker-url"}, wrong: true},
+		}, says: []string{"has a path", "clusters cannot join with this file: the broker at ", "does not accept the " +
+			"tokens of service accounts", "--broker-url"}, wrong: true},
 		"another address, with another name": {
-			change: inline, args: []string{"--broker-url", "https://localhost:" + port, "--broker-tls-server-name", nameInCertificate}, name: nameInCertificate,
+			change: inline,
+			args: []string{
+				"--broker-url", "https://localhost:" + port, "--broker-tls-server-name", nameInCertificate,
+			},
+			name: nameInCertificate,
 		},
 		"another address, whose certificate has another name": {
-			change: inline, args: []string{"--broker-url", "https://other.example:" + port}, wrong: true, environment: via.URL,
-			says: []string{"clusters cannot join with this file: the certificate of the broker at https://other.example:" + port +
-				" through the proxy " + via.URL + " (from HTTPS_PROXY) is for another name", "--broker-tls-server-name"},
+			change: inline, args: []string{"--broker-url", "https://other.example:" + port}, wrong: true,
+			environment: via.URL,
+			says: []string{"clusters cannot join with this file: the certificate of the broker at " +
+				"https://other.example:" + port + " through the proxy " + via.URL + " (from HTTPS_PROXY) is for " +
+				"another name", "--broker-tls-server-name"},
 		},
 		"a container's name": {
 			change: inline, args: []string{"--broker-url", "https://kind-control-plane:6443"}, wrong: true,
@@ -248,7 +258,8 @@ func TestDeployBrokerWithKubeconfigs(t *testing.T) {
 	})
 	t.Run("a warning also with --dry-run", func(t *testing.T) {
 		r := h.done(t, "deploy-broker", "--dry-run", "--broker-url", "https://rancher.example/k8s/clusters/c-abc")
-		require.Contains(t, r.stderr, "the broker's address https://rancher.example/k8s/clusters/c-abc has a path: it is usually a proxy with users of its own")
+		require.Contains(t, r.stderr, "the broker's address https://rancher.example/k8s/clusters/c-abc has a path: "+
+			"it is usually a proxy with users of its own")
 	})
 }
 
@@ -275,7 +286,9 @@ func (h *hub) plugin(t *testing.T) *api.ExecConfig {
 	answer, script := filepath.Join(dir, "answer"), filepath.Join(dir, "plugin")
 	require.NoError(t, os.WriteFile(answer, credential, 0o600))
 	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec cat %s\n", answer), 0o700))
-	return &api.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: script, InteractiveMode: api.NeverExecInteractiveMode}
+	return &api.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: script, InteractiveMode: api.NeverExecInteractiveMode,
+	}
 }
 
 // restLoad reads a file into data unless there are data.
@@ -293,8 +306,9 @@ type fronted struct {
 	token string // of a user of the proxy
 }
 
-// pathProxy runs an HTTP proxy as Rancher's, with an API server below /k8s/clusters/c-abc. For a user with its own token it
-// acts as the administrator; it passes other tokens on, unless it refuses them.
+// pathProxy runs an HTTP proxy as Rancher's, with an API server below /k8s/clusters/c-abc. For a
+// user with its own token it acts as the administrator; it passes other tokens on, unless it
+// refuses them.
 func pathProxy(t *testing.T, server *kubetest.Server, refuses bool) fronted {
 	t.Helper()
 	cfg := server.Config()
@@ -339,5 +353,7 @@ func serveTLS(t *testing.T, token string, handler http.Handler) fronted {
 	t.Helper()
 	s := httptest.NewTLSServer(handler)
 	t.Cleanup(s.Close)
-	return fronted{url: s.URL, ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), token: token}
+	return fronted{
+		url: s.URL, ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), token: token,
+	}
 }

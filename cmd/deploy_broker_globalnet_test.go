@@ -44,7 +44,9 @@ func TestEnableGlobalnet(t *testing.T) {
 	endpoint := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Namespace: prod, Name: "north-gw"}}
 	endpoint.Spec = submarinerv1.EndpointSpec{ClusterID: "north", CableName: "submariner-cable-north-gw", Hostname: "gw", Backend: "vxlan", PrivateIP: "100.66.0.7", PublicIP: "100.67.0.7", Subnets: []string{"10.1.0.0/16"}}
 	require.NoError(t, h.client.Create(t.Context(), endpoint))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hub", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+	}
 	require.NoError(t, h.client.Create(t.Context(), node))
 	was := node.DeepCopy() // what controllers change meanwhile stays
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "100.65.0.7"}, {Type: corev1.NodeHostName, Address: "hub"}}

@@ -91,7 +91,8 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	require.Equal(t, "ipsec", driver(), "as it was")
 	changed := h.done(t, "deploy-broker", "--cable-driver", "vxlan", "--force", "--wait").stderr
 	require.Contains(t, changed, "would lose encryption")
-	require.Contains(t, changed, "not waiting for 1 pair, as the kubeconfig has no usable context of either cluster: east - west\n")
+	require.Contains(t, changed,
+		"not waiting for 1 pair, as the kubeconfig has no usable context of either cluster: east - west\n")
 	h.done(t, "deploy-broker", "--cable-driver", "vxlan", "--wait") // no pair changes its cable
 	has(v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
 	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "ipsec").stderr, "east - west   vxlan (default)   ipsec (default)\n")
@@ -225,12 +226,19 @@ func TestDeployBrokerFollowsTheConfiguration(t *testing.T) {
 		{name: "somebody specifies it", driver: "wireguard", flags: []string{"--cable-driver", "ipsec"}, want: "ipsec"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}}
+			sub := &v1alpha1.Submariner{
+				ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName},
+			}
 			sub.Spec.ClusterID, sub.Spec.CableDriver = "hub", test.driver
 			c := newDeployBroker(newGlobals(genericiooptions.NewTestIOStreamsDiscard()))
 			require.NoError(t, c.ParseFlags(test.flags))
-			o := &deployBrokerOptions{flags: c.Flags(), cableDriver: c.Flag("cable-driver").Value.String(), invite: inviteOptions{namespace: submarinerv1.BrokerNamespace}}
-			o.render = broker.Options{Namespace: submarinerv1.BrokerNamespace, CableDriver: o.cableDriver, DefaultPolicy: o.cableDriver}
+			o := &deployBrokerOptions{
+				flags: c.Flags(), cableDriver: c.Flag("cable-driver").Value.String(),
+				invite: inviteOptions{namespace: submarinerv1.BrokerNamespace},
+			}
+			o.render = broker.Options{
+				Namespace: submarinerv1.BrokerNamespace, CableDriver: o.cableDriver, DefaultPolicy: o.cableDriver,
+			}
 			require.NoError(t, o.planDriver(t.Context(), clustertest.Client(t, sub), nil, false))
 			require.Equal(t, test.want, o.render.DefaultPolicy)
 			require.Equal(t, test.want, o.render.CableDriver)

@@ -66,8 +66,11 @@ func TestDeployBrokerRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := runIn(t, nil, []string{"hub"}, append([]string{"deploy-broker"}, strings.Fields(tc.args)...)...)
 			code := cli.ExitUsage
-			if slices.Contains([]string{"no directory", "a directory", "a device", "key from nowhere", "key from elsewhere", "signing key"}, name) {
-				code = cli.ExitFailed // about files
+			aboutFiles := []string{
+				"no directory", "a directory", "a device", "key from nowhere", "key from elsewhere", "signing key",
+			}
+			if slices.Contains(aboutFiles, name) {
+				code = cli.ExitFailed
 			}
 			require.Equal(t, result{code: code, stderr: "Error: " + tc.want + "\n"}, got)
 			files, err := os.ReadDir(dir)

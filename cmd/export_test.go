@@ -52,7 +52,9 @@ func TestExportWithoutTheKind(t *testing.T) {
 			return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 					if _, is := obj.(*mcsv1alpha1.ServiceExport); is {
-						return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: mcsv1alpha1.GroupName, Kind: "ServiceExport"}}
+						return &meta.NoKindMatchError{
+							GroupKind: schema.GroupKind{Group: mcsv1alpha1.GroupName, Kind: "ServiceExport"},
+						}
 					}
 					return c.Get(ctx, key, obj, opts...)
 				},
@@ -184,7 +186,8 @@ func createExportable(t *testing.T, c client.Client) {
 	require.NoError(t, c.Create(t.Context(), web))
 }
 
-// export waits until the active gateways translate the address: one that is dead, or of an older version, is not waited for.
+// export waits until the active gateways translate the address: one that is dead, or of an older
+// version, is not waited for.
 func TestExportWaitsForGateways(t *testing.T) {
 	unsetWait(t)
 	w := exportedWorld()
@@ -206,5 +209,6 @@ func TestExportWaitsForGateways(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(late), late))
 	late.Status.Programmed.GlobalIngressIPs = is.ResourceVersion
 	require.NoError(t, c.Update(t.Context(), late))
-	require.Equal(t, cli.ExitDone, run(t.Context(), g, strings.Fields("export service web -n shop --timeout 2m")), stderr)
+	require.Equal(t, cli.ExitDone, run(t.Context(), g, strings.Fields("export service web -n shop --timeout 2m")),
+		stderr)
 }

@@ -111,8 +111,11 @@ func withWorker(w world, kept int32, named ...string) world {
 	return w
 }
 
-// gatewaysAfter runs a command, and returns the node, and the number of gateway nodes that are kept with those that a person has named.
-func gatewaysAfter(t *testing.T, w world, node string, code int, args ...string) (*corev1.Node, int32, []string, string) {
+// gatewaysAfter runs a command, and returns the node, and the number of gateway nodes that are kept
+// with those that a person has named.
+func gatewaysAfter(
+	t *testing.T, w world, node string, code int, args ...string,
+) (*corev1.Node, int32, []string, string) {
 	t.Helper()
 	g, _, stderr := testGlobals(t, w, "west")
 	require.Equal(t, code, run(t.Context(), g, append([]string{"gateway"}, args...)), stderr.String())
@@ -124,12 +127,18 @@ func gatewaysAfter(t *testing.T, w world, node string, code int, args ...string)
 	return n, *sub.Spec.Gateways, sub.Spec.GatewayNodes, stderr.String()
 }
 
-// A gateway that is added is kept like one that join was asked for, and a removed one is not replaced: otherwise, the agent that keeps
-// their number would undo it.
+// A gateway that is added is kept like one that join was asked for, and a removed one is not
+// replaced: otherwise, the agent that keeps their number would undo it.
 func TestGatewayAddAndRemove(t *testing.T) {
-	n, kept, named, stderr := gatewaysAfter(t, withWorker(drainWorld(true), 3, "gw-1"), "worker", cli.ExitDone, "add", "worker")
-	require.Equal(t, map[string]string{corev1.LabelOSStable: "linux", "example.com/rack": "7", submarinerv1.GatewayNodeLabel: "true"}, n.Labels)
-	require.Equal(t, map[string]string{submarinerv1.LabelledByAnnotation: submarinerv1.ManagedBy}, n.Annotations, "uninstall takes the label away")
+	n, kept, named, stderr := gatewaysAfter(t, withWorker(drainWorld(true), 3, "gw-1"), "worker", cli.ExitDone, "add",
+		"worker")
+	require.Equal(t,
+		map[string]string{
+			corev1.LabelOSStable: "linux", "example.com/rack": "7", submarinerv1.GatewayNodeLabel: "true",
+		},
+		n.Labels)
+	require.Equal(t, map[string]string{submarinerv1.LabelledByAnnotation: submarinerv1.ManagedBy}, n.Annotations,
+		"uninstall takes the label away")
 	require.Equal(t, int32(4), kept)
 	require.Equal(t, []string{"gw-1", "worker"}, named)
 	require.Equal(t, " ✓ node worker becomes a gateway; see subctl show gateways\n", stderr)
@@ -147,7 +156,8 @@ func TestGatewayAddAndRemove(t *testing.T) {
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Contains(t, r.stdout, "label node worker: submariner.io/gateway=true\nkeep 4 gateway nodes instead of 3\n")
 	require.Contains(t, r.stderr, "node gw-1 is a gateway already\n")
-	r = runAtOnce(t, withWorker(drainWorld(true), 3), []string{"west"}, "gateway", "add", "worker", "--wait", "--timeout", "100ms")
+	r = runAtOnce(t, withWorker(drainWorld(true), 3), []string{"west"}, "gateway", "add", "worker", "--wait",
+		"--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code)
 	require.Contains(t, r.stderr, "gateway worker: no report of its agent")
 
@@ -159,28 +169,33 @@ func TestGatewayAddAndRemove(t *testing.T) {
 	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50"}, n.Annotations, "a person has set it")
 	require.Equal(t, int32(2), kept)
 	require.Equal(t, []string{"gw-2"}, named)
-	_, kept, _, _ = gatewaysAfter(t, withWorker(drained(drainWorld(true, gatewayNode("gw-1", "drain=5m"))), 1), "gw-1", cli.ExitDone, "remove", "gw-1")
+	_, kept, _, _ = gatewaysAfter(t, withWorker(drained(drainWorld(true, gatewayNode("gw-1", "drain=5m"))), 1), "gw-1",
+		cli.ExitDone, "remove", "gw-1")
 	require.Equal(t, int32(1), kept, "two are left, of which one must be kept")
 
-	n, kept, _, stderr = gatewaysAfter(t, withWorker(drainWorld(true), 3), "gw-1", cli.ExitTrouble, "remove", "gw-1", "--timeout", "1s")
+	n, kept, _, stderr = gatewaysAfter(t, withWorker(drainWorld(true), 3), "gw-1", cli.ExitTrouble, "remove", "gw-1",
+		"--timeout", "1s")
 	require.Equal(t, "true", n.Labels[submarinerv1.GatewayNodeLabel], "it is not drained")
 	require.Equal(t, int32(3), kept)
 	require.Contains(t, stderr, "its agent has not followed yet")
 
 	last := func() world {
-		return withWorker(drained(drainWorld(true, gatewayNode("gw-1", "drain=5m"), gatewayNode("gw-2", "weight=0"))), 3)
+		return withWorker(drained(drainWorld(true, gatewayNode("gw-1", "drain=5m"), gatewayNode("gw-2", "weight=0"))),
+			3)
 	}
 	r = runIn(t, last(), []string{"west"}, "gateway", "remove", "gw-1", "gw-2", "gw-3", "--grace-period", "1m")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "there is no other gateway node\nnothing was changed: add another gateway first (subctl gateway add NODE); to remove it nevertheless, add --force\n")
+	require.Contains(t, r.stderr, "there is no other gateway node\nnothing was changed: add another gateway first "+
+		"(subctl gateway add NODE); to remove it nevertheless, add --force\n")
 	r = runIn(t, last(), []string{"west"}, "gateway", "remove", "gw-1", "gw-2", "gw-3", "--dry-run")
 	require.Equal(t, cli.ExitTrouble, r.code)
-	require.Contains(t, r.stdout, "annotate node gw-3: gateway.submariner.io/drain=5m0s\nwait until it is drained\nremove the label submariner.io/gateway=true of node gw-1\n")
+	require.Contains(t, r.stdout, "annotate node gw-3: gateway.submariner.io/drain=5m0s\nwait until it is "+
+		"drained\nremove the label submariner.io/gateway=true of node gw-1\n")
 	require.Contains(t, r.stdout, "keep 0 gateway nodes instead of 3\n")
 }
 
-// A gateway that has announced that it goes is shown as leaving, without advice about firewalls, and is no trouble while another one
-// reaches its cluster.
+// A gateway that has announced that it goes is shown as leaving, without advice about firewalls,
+// and is no trouble while another one reaches its cluster.
 func TestLeavingGateway(t *testing.T) {
 	for name, test := range map[string]struct {
 		config map[string]string
@@ -188,11 +203,20 @@ func TestLeavingGateway(t *testing.T) {
 		status string
 		code   int
 	}{
-		"drained":           {map[string]string{submarinerv1.BackendDrain: submarinerv1.Drained}, true, "leaving", cli.ExitDone},
-		"without its label": {map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby, submarinerv1.BackendLeaving: "true"}, true, "leaving", cli.ExitDone},
-		"the last one":      {map[string]string{submarinerv1.BackendDrain: submarinerv1.Drained}, false, "leaving", cli.ExitTrouble},
-		"draining":          {map[string]string{submarinerv1.BackendDrain: submarinerv1.Draining}, true, "error", cli.ExitTrouble},
-		"a standby":         {map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}, true, "error", cli.ExitTrouble},
+		"drained": {map[string]string{submarinerv1.BackendDrain: submarinerv1.Drained}, true, "leaving", cli.ExitDone},
+		"without its label": {
+			map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby, submarinerv1.BackendLeaving: "true"},
+			true, "leaving", cli.ExitDone,
+		},
+		"the last one": {
+			map[string]string{submarinerv1.BackendDrain: submarinerv1.Drained}, false, "leaving", cli.ExitTrouble,
+		},
+		"draining": {
+			map[string]string{submarinerv1.BackendDrain: submarinerv1.Draining}, true, "error", cli.ExitTrouble,
+		},
+		"a standby": {
+			map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}, true, "error", cli.ExitTrouble,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gone := endpoint("east", "gw-gone", "172.18.0.8")
@@ -203,7 +227,8 @@ func TestLeavingGateway(t *testing.T) {
 			if test.others {
 				all = append(all, connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9")))
 			}
-			r := runIn(t, world{"west": {submariner("west"), gateway("west", "gw-1", time.Second, all...)}}, []string{"west"}, "show", "connections")
+			r := runIn(t, world{"west": {submariner("west"), gateway("west", "gw-1", time.Second, all...)}},
+				[]string{"west"}, "show", "connections")
 			require.Equal(t, test.code, r.code, r.stderr)
 			require.Regexp(t, "gw-gone .* "+test.status+" ", r.stdout)
 			require.Equal(t, test.status == "error", strings.Contains(r.stdout+r.stderr, "check the chains"))
@@ -277,7 +302,10 @@ func TestGatewayWaits(t *testing.T) {
 
 func TestGatewayCompletion(t *testing.T) {
 	w := withWorker(drainWorld(true, gatewayNode("gw-2", "drain=5m")), 3)
-	for line, want := range map[string]string{"drain ": "gw-1\ngw-3\n:4\n", "drain gw-1 ": "gw-3\n:4\n", "undrain ": "gw-2\n:4\n", "remove ": "gw-1\ngw-3\ngw-2\n:4\n", "add ": "worker\n:4\n"} {
+	for line, want := range map[string]string{
+		"drain ": "gw-1\ngw-3\n:4\n", "drain gw-1 ": "gw-3\n:4\n", "undrain ": "gw-2\n:4\n",
+		"remove ": "gw-1\ngw-3\ngw-2\n:4\n", "add ": "worker\n:4\n",
+	} {
 		r := runIn(t, w, []string{"west"}, append([]string{"__complete", "gateway"}, strings.Split(line, " ")...)...)
 		require.Equal(t, want, r.stdout, line)
 	}

@@ -23,7 +23,10 @@ func TestHelpFits(t *testing.T) {
 	})
 	r := runIn(t, nil, nil, "join", "--help")
 	at := -1
-	for _, title := range []string{"\nFlags:\n", "\nThis cluster:\n", "\nGateways:\n", "\nThe broker:\n", "\nCables:\n", "\nIPsec:\n", "\nGlobal network:\n", "\nHealth check:\n"} {
+	for _, title := range []string{
+		"\nFlags:\n", "\nThis cluster:\n", "\nGateways:\n", "\nThe broker:\n", "\nCables:\n", "\nIPsec:\n",
+		"\nGlobal network:\n", "\nHealth check:\n",
+	} {
 		next := strings.Index(r.stdout, title)
 		require.Greater(t, next, at, title)
 		at = next
@@ -40,11 +43,14 @@ func TestHelpFits(t *testing.T) {
 // Names of files are offered only where a file is meant.
 func TestCompletionOffersFewFiles(t *testing.T) {
 	for line, files := range map[string]bool{
-		"join |": true, "invite |": false, "show globalnet |": false, "sdewan show rules |": false, "show connections |": false, "uninstall |": false,
-		"cable-policy add x --left-cluster-selector |": false, "cable-policy add -f |": true, "invite north --join-file |": true, "invite north --networks |": false,
+		"join |": true, "invite |": false, "show globalnet |": false, "sdewan show rules |": false,
+		"show connections |": false, "uninstall |": false,
+		"cable-policy add x --left-cluster-selector |": false, "cable-policy add -f |": true,
+		"invite north --join-file |": true, "invite north --networks |": false,
 		"join x --image |": false, "deploy-broker --broker-info |": true, "show all --kubeconfig |": true,
 	} {
-		r := runIn(t, world{"west": nil}, []string{"west"}, append([]string{"__complete"}, strings.Split(strings.TrimSuffix(line, "|"), " ")...)...)
+		r := runIn(t, world{"west": nil}, []string{"west"},
+			append([]string{"__complete"}, strings.Split(strings.TrimSuffix(line, "|"), " ")...)...)
 		require.Equal(t, files, strings.HasSuffix(r.stdout, ":0\n"), "%s: %s", line, r.stdout)
 	}
 }

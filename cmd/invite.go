@@ -135,13 +135,15 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	if isMember {
-		g.progress().Warn("cluster %s is a member already, and stays connected: the file lets it join again, to change or repair it; to withdraw the file, run subctl uninvite %[1]s", o.bounds.Cluster)
+		g.progress().Warn("cluster %s is a member already, and stays connected: the file lets it join again, to "+
+			"change or repair it; to withdraw the file, run subctl uninvite %[1]s", o.bounds.Cluster)
 	}
 	if o.dryRun {
 		return o.printActions(ctx, g, c, hub)
 	}
 	file, err := broker.InviteCluster(ctx, c, hub, broker.Invitation{
-		URL: cmp.Or(o.invite.url, general.BrokerURL), ServerName: o.serverName(general), CA: general.CA, PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
+		URL: cmp.Or(o.invite.url, general.BrokerURL), ServerName: o.serverName(general), CA: general.CA,
+		PSK: general.PSK, Administrator: general.AdministratorKey(), TTL: o.invite.ttl,
 		Global: o.globalNetwork(),
 	}, o.bounds, g.Now())
 	if err != nil {
@@ -165,11 +167,13 @@ func (o *inviteCluster) printActions(ctx context.Context, g *globals, c client.C
 		o.warnOfNetworks(ctx, g)
 	}
 	lines := []string{"make earlier join files for cluster " + o.bounds.Cluster + " void",
-		"create an identity on the broker with which cluster " + o.bounds.Cluster + " can join clusterset " + strings.Join(o.bounds.Sets, ", ")}
+		"create an identity on the broker with which cluster " + o.bounds.Cluster + " can join clusterset " +
+			strings.Join(o.bounds.Sets, ", ")}
 	if o.globalNetwork() != nil && hub.Spec.GlobalnetEnabled {
 		lines = append(lines, "reserve a global network for it")
 	}
-	return cli.PrintActions(g.IOStreams, o.format.Format(), append(lines, fmt.Sprintf("write %s, with which it can join for %s", o.invite.fileName(), words.Duration(o.invite.ttl))))
+	return cli.PrintActions(g.IOStreams, o.format.Format(), append(lines,
+		fmt.Sprintf("write %s, with which it can join for %s", o.invite.fileName(), words.Duration(o.invite.ttl))))
 }
 
 // serverName returns the name in the certificate of the broker at the address in the new file.

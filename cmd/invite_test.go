@@ -47,7 +47,8 @@ func TestInvitations(t *testing.T) {
 		return err
 	}
 	require.NoError(t, readBy(joiner), "the token is good")
-	require.Contains(t, h.done(t, "uninvite", "north", "--dry-run").stdout, "make the join files void that subctl invite wrote for cluster north")
+	require.Contains(t, h.done(t, "uninvite", "north", "--dry-run").stdout,
+		"make the join files void that subctl invite wrote for cluster north")
 	require.Equal(t, []string{"north"}, invited())
 	require.Contains(t, h.done(t, "uninvite", "north").stderr, " ✓ withdrew the invitation of cluster north\n")
 	require.Empty(t, invited())
@@ -57,6 +58,8 @@ func TestInvitations(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Remove("north.subm"))
 	r = h.done(t, "invite", "north")
-	require.Contains(t, r.stderr, " ⚠ cluster north is a member already, and stays connected: the file lets it join again, to change or repair it; to withdraw the file, run subctl uninvite north\n")
-	require.Contains(t, h.done(t, "uninvite", "north").stderr, " ✓ withdrew the invitation of cluster north, which stays a member\n")
+	require.Contains(t, r.stderr, " ⚠ cluster north is a member already, and stays connected: the file lets it join "+
+		"again, to change or repair it; to withdraw the file, run subctl uninvite north\n")
+	require.Contains(t, h.done(t, "uninvite", "north").stderr,
+		" ✓ withdrew the invitation of cluster north, which stays a member\n")
 }

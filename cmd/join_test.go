@@ -73,7 +73,10 @@ func (w *joinWorld) invite(t *testing.T, ttl time.Duration) string {
 // node makes a Ready node with a pod network.
 func (w *joinWorld) node(t *testing.T, name, cidr string) {
 	t.Helper()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+		Spec:       corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}},
+	}
 	require.NoError(t, w.memberC.Create(t.Context(), n))
 	was := n.DeepCopy()
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.89.1." + name[1:]}}
@@ -239,7 +242,11 @@ func TestJoinAndUninstall(t *testing.T) {
 	for _, p := range left.Items {
 		names = append(names, p.Name)
 	}
-	require.Equal(t, []string{"kept", "taken.0", "taken.1", "taken.2", "taken.3", "taken.4", "taken.5", "taken.6", "taken.7", "theirs"}, names)
+	require.Equal(t,
+		[]string{
+			"kept", "taken.0", "taken.1", "taken.2", "taken.3", "taken.4", "taken.5", "taken.6", "taken.7", "theirs",
+		},
+		names)
 }
 
 // reserves has a cluster join again that has more policies and gateways than are reserved for it.
@@ -265,7 +272,10 @@ func (w *joinWorld) reserves(t *testing.T) {
 	}
 	made = append(made, copied(cablePolicy("theirs.east.default", " |  | ipsec"), "east", "default"))
 	for i := 3; i < 8; i++ {
-		made = append(made, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{corev1.LabelOSStable: "linux", submarinerv1.GatewayNodeLabel: "true"}}})
+		made = append(made, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name:   fmt.Sprint("n", i),
+			Labels: map[string]string{corev1.LabelOSStable: "linux", submarinerv1.GatewayNodeLabel: "true"},
+		}})
 	}
 	for _, o := range made {
 		require.NoError(t, w.memberC.Create(t.Context(), o))

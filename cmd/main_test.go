@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests without waiting for gateways, as none work behind their API servers, and without the network. Tests
-// of waiting unset the variable.
+// TestMain runs the tests without waiting for gateways, as none work behind their API servers, and
+// without the network. Tests of waiting unset the variable.
 func TestMain(m *testing.M) {
 	for name, value := range map[string]string{
 		"SUBCTL_WAIT": "false",

@@ -141,7 +141,8 @@ func TestPermissions(t *testing.T) {
 	var shown []string
 	for _, u := range commands {
 		shown = append(shown, strings.Join(strings.Fields(u.command)[:2], " "))
-		u.require(t, server, admin, false, func() { putInForce(t, admin); makeReady(t, admin, "worker") }) // here are no agents
+		// Here are no agents.
+		u.require(t, server, admin, false, func() { putInForce(t, admin); makeReady(t, admin, "worker") })
 	}
 	for _, s := range tables() {
 		require.Contains(t, shown, "show "+s.Noun, "docs/permissions.md lacks a command")
@@ -154,7 +155,9 @@ func makeReady(t *testing.T, c client.Client, node string) {
 	n := &corev1.Node{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: node}, n))
 	was := n.DeepCopy()
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+	n.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()},
+	}
 	require.NoError(t, c.Status().Patch(t.Context(), n, client.MergeFrom(was)))
 }
 
@@ -197,7 +200,9 @@ func TestPermissionsToInstall(t *testing.T) {
 		u.require(t, w.member, w.memberC, true, func() {
 			w.heartbeat(t)
 			if strings.HasPrefix(u.command, "uninvite") { // a user who may do a part of it withdraws a part
-				invitee := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.BrokerNamespace, Name: "invitee-north"}}
+				invitee := &corev1.ServiceAccount{
+					ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.BrokerNamespace, Name: "invitee-north"},
+				}
 				require.NoError(t, client.IgnoreAlreadyExists(w.memberC.Create(t.Context(), invitee)))
 			}
 		})

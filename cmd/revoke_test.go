@@ -15,10 +15,19 @@ func TestTrustArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"invite", "north", "--networks", ""}, "--networks is empty: specify a value (is a variable not set?)"},
-		{[]string{"invite", "north", "--clusterset", ""}, "--clusterset is empty: specify a value (is a variable not set?)"},
+		{
+			[]string{"invite", "north", "--networks", ""},
+			"--networks is empty: specify a value (is a variable not set?)",
+		},
+		{
+			[]string{"invite", "north", "--clusterset", ""},
+			"--clusterset is empty: specify a value (is a variable not set?)",
+		},
 		{[]string{"invite", "north", "-o", "json"}, "--output requires --dry-run"},
-		{[]string{"invite", "north", "--join-file", ""}, "--join-file is empty: specify a value (is a variable not set?)"},
+		{
+			[]string{"invite", "north", "--join-file", ""},
+			"--join-file is empty: specify a value (is a variable not set?)",
+		},
 		{[]string{"revoke", ""}, `cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
 		{[]string{"revoke", "Bad\x1b[31m", "--force", "--yes"}, `cluster ID "Bad\x1b[31m" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
 	} {

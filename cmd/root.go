@@ -138,7 +138,8 @@ func newRoot(g *globals) *cobra.Command {
 		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
 	)
 
-	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newUninvite(g), newJoin(g), newRotateKey(g), newUninstall(g), newRevoke(g), newBroker(g), newClusterSet(g))
+	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newUninvite(g), newJoin(g),
+		newRotateKey(g), newUninstall(g), newRevoke(g), newBroker(g), newClusterSet(g))
 	add(root, groupCables, newCablePolicy(g), newLabel(g))
 	add(root, groupExport, newExport(g), newUnexport(g))
 	add(root, groupNodes, newGateway(g))

@@ -27,10 +27,13 @@ func leaves(t *testing.T) map[string]*cobra.Command {
 // TestStrayCluster types the name of a cluster behind commands that take none: no message leads to
 // the cluster of the current context, which is another one.
 func TestStrayCluster(t *testing.T) {
-	w, contexts := world{"kind-west": {submariner("west")}, "kind-east": {submariner("east")}}, []string{"kind-west", "kind-east"}
+	w, contexts := world{"kind-west": {submariner("west")}, "kind-east": {submariner("east")}}, []string{
+		"kind-west", "kind-east",
+	}
 	for path, c := range leaves(t) {
 		c.SetContext(t.Context())
-		if c.Args(c, []string{"x"}) == nil || cli.Offline(c) || strings.HasPrefix(path, "agent") || strings.Contains(c.Use, " ") {
+		if c.Args(c, []string{"x"}) == nil || cli.Offline(c) || strings.HasPrefix(path, "agent") ||
+			strings.Contains(c.Use, " ") {
 			continue // it takes arguments, or no cluster
 		}
 		got := runIn(t, w, contexts, append(strings.Fields(path), "east")...)
@@ -38,9 +41,11 @@ func TestStrayCluster(t *testing.T) {
 		require.Contains(t, got.stderr, "use --context kind-east", path)
 		require.NotContains(t, got.stderr, "omit", path)
 	}
-	require.Equal(t, "Error: subctl uninstall takes no arguments: to uninstall it, use --context kind-east\n", runIn(t, w, contexts, "uninstall", "east").stderr)
+	require.Equal(t, "Error: subctl uninstall takes no arguments: to uninstall it, use --context kind-east\n",
+		runIn(t, w, contexts, "uninstall", "east").stderr)
 	require.Contains(t, runIn(t, w, contexts, "uninstall", "kind-east").stderr, "use --context kind-east")
-	require.Contains(t, runIn(t, w, contexts, "uninstall", "north").stderr, "choose the cluster with --context (kind-east, kind-west)")
+	require.Contains(t, runIn(t, w, contexts, "uninstall", "north").stderr,
+		"choose the cluster with --context (kind-east, kind-west)")
 }
 
 // TestEmptyValues sets each flag of each command to an empty text, as a script does whose variable is
@@ -57,7 +62,8 @@ func TestEmptyValues(t *testing.T) {
 		})
 	}
 	for _, args := range [][]string{
-		{"uninstall", "--context", "", "--yes"}, {"join", "f", "--image", ""}, {"show", "clusters", "--contexts", "west,"}, {"show", "plan", "gw", "--kubecontext", ""},
+		{"uninstall", "--context", "", "--yes"}, {"join", "f", "--image", ""},
+		{"show", "clusters", "--contexts", "west,"}, {"show", "plan", "gw", "--kubecontext", ""},
 		{"join", "f", "--clusterid", ""}, {"join", "f", "--cable-drivers", ""}, {"version", "--context", ""},
 	} {
 		got := runIn(t, nil, []string{"west"}, args...)

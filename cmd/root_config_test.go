@@ -38,13 +38,34 @@ func TestConfig(t *testing.T) {
 		"wrong variable":     {env: map[string]string{"SUBCTL_WATCH": "perhaps"}, code: 2, stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
 		"wrong timeout":      {env: map[string]string{"SUBCTL_REQUEST_TIMEOUT": "soon"}, code: 2, stderr: "Error: SUBCTL_REQUEST_TIMEOUT: invalid argument \"soon\" for \"--request-timeout\" flag: use seconds, or a number with a unit, such as 30s or 2m\n"},
 		"no YAML":            {file: "context: [east", code: 2, stderr: "Error: reading the configuration file: FILE: yaml: line 1: did not find expected ',' or ']'\n"},
-		"empty variable":     {env: map[string]string{"SUBCTL_CONTEXT": ""}, file: "context: east", code: 2, stderr: "Error: SUBCTL_CONTEXT is empty: specify a value (is a variable not set?)\n"},
-		"not used":           {env: map[string]string{"SUBCTL_CONTEXT": ""}, args: []string{"--contexts", "west"}, code: 1, stderr: reached("west")},
-		"empty in file":      {file: "context:", code: 2, stderr: "Error: FILE: context is empty: specify a value (is a variable not set?)\n"},
-		"empty text":         {file: "context: \"\"", code: 2, stderr: "Error: FILE: context is empty: specify a value (is a variable not set?)\n"},
-		"empty list":         {file: "contexts: []", code: 2, stderr: "Error: FILE: contexts is empty: specify a value (is a variable not set?)\n"},
-		"no name":            {env: map[string]string{"SUBCTL_CONFIG": ""}, code: 2, stderr: "Error: SUBCTL_CONFIG is empty: specify a value (is a variable not set?)\n"},
-		"file not there":     {env: map[string]string{"SUBCTL_CONFIG": "not-there"}, code: 2, stderr: "Error: reading the configuration file: open not-there: no such file or directory\n"},
+		"empty variable": {
+			env: map[string]string{"SUBCTL_CONTEXT": ""}, file: "context: east", code: 2,
+			stderr: "Error: SUBCTL_CONTEXT is empty: specify a value (is a variable not set?)\n",
+		},
+		"not used": {
+			env: map[string]string{"SUBCTL_CONTEXT": ""}, args: []string{"--contexts", "west"}, code: 1,
+			stderr: reached("west"),
+		},
+		"empty in file": {
+			file: "context:", code: 2,
+			stderr: "Error: FILE: context is empty: specify a value (is a variable not set?)\n",
+		},
+		"empty text": {
+			file: "context: \"\"", code: 2,
+			stderr: "Error: FILE: context is empty: specify a value (is a variable not set?)\n",
+		},
+		"empty list": {
+			file: "contexts: []", code: 2,
+			stderr: "Error: FILE: contexts is empty: specify a value (is a variable not set?)\n",
+		},
+		"no name": {
+			env: map[string]string{"SUBCTL_CONFIG": ""}, code: 2,
+			stderr: "Error: SUBCTL_CONFIG is empty: specify a value (is a variable not set?)\n",
+		},
+		"file not there": {
+			env: map[string]string{"SUBCTL_CONFIG": "not-there"}, code: 2,
+			stderr: "Error: reading the configuration file: open not-there: no such file or directory\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, stdout, stderr := testGlobals(t, nil, "west", "east", "south")

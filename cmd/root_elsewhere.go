@@ -11,12 +11,16 @@ import (
 // elsewhere are commands that people type and that do not exist, with what to use: the commands of
 // Submariner's subctl, and other names for what this one does.
 var elsewhere = map[string]string{
-	"subctl diagnose":  "subctl show all reports the problems of all clusters, with remedies (docs/troubleshooting.md)",
-	"subctl gather":    "for a report of a problem, attach the output of subctl show all -o yaml, subctl show plan NODE, and kubectl logs -n submariner-operator --all-containers --prefix -l app=submariner-gateway (docs/troubleshooting.md)",
-	"subctl verify":    "subctl show connections --wait waits until all gateways are connected; then connect from a pod to a Service of another cluster (docs/troubleshooting.md)",
+	"subctl diagnose": "subctl show all reports the problems of all clusters, with remedies (docs/troubleshooting.md)",
+	"subctl gather": "for a report of a problem, attach the output of subctl show all -o yaml, subctl show plan " +
+		"NODE, and kubectl logs -n submariner-operator --all-containers --prefix -l app=submariner-gateway " +
+		"(docs/troubleshooting.md)",
+	"subctl verify": "subctl show connections --wait waits until all gateways are connected; then connect from a " +
+		"pod to a Service of another cluster (docs/troubleshooting.md)",
 	"subctl benchmark": "run iperf3 in a pod of one cluster, and connect to it from a pod of another one",
-	"subctl cloud":     "open the ports of docs/numbers.md between the gateways in the firewall of your cloud, and choose gateway nodes with subctl join --gateways",
-	"subctl status":    "use subctl show all",
+	"subctl cloud": "open the ports of docs/numbers.md between the gateways in the firewall of your cloud, and " +
+		"choose gateway nodes with subctl join --gateways",
+	"subctl status": "use subctl show all",
 
 	"subctl show policies":       "use subctl cable-policy list",
 	"subctl show cable-policies": "use subctl cable-policy list",

@@ -15,7 +15,8 @@ func TestElsewhere(t *testing.T) {
 	for path, use := range elsewhere {
 		for _, more := range []string{"", " all", " --context west --tocontext east", " --help-me"} {
 			got := runIn(t, nil, []string{"west"}, strings.Fields(strings.TrimPrefix(path, "subctl ")+more)...)
-			require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: " + path + " is not in this version: " + use + "\n"}, got, path+more)
+			require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: " + path + " is not in this version: " +
+				use + "\n"}, got, path+more)
 		}
 		require.Regexp(t, `^(use|run|open|for|subctl) `, use)
 	}

@@ -36,7 +36,8 @@ func TestHostileMessageOfAnAPIServer(t *testing.T) {
 // A join file, or the broker, does not control the terminal of who looks at what joining would change.
 func TestHostileDifference(t *testing.T) {
 	d := &join.Difference{Cluster: []join.ObjectChange{{
-		Object: "Submariner submariner", Fields: []join.Change{{Field: "brokerK8sTLSServerName", Was: "hub", Will: "hub\x1b[1A\x1b[2K"}},
+		Object: "Submariner submariner",
+		Fields: []join.Change{{Field: "brokerK8sTLSServerName", Was: "hub", Will: "hub\x1b[1A\x1b[2K"}},
 	}}}
 	var out bytes.Buffer
 	require.NoError(t, printDifference(&out, d, &join.Operation{Plan: &join.Plan{}}))

@@ -114,13 +114,16 @@ func connectionsTable() look.Section { return connectionsView().Section() }
 
 func connectionsView() look.View[connectionRow] {
 	return look.View[connectionRow]{
-		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed, look.ReadRouteAgentsIfAllowed}, Joined: true,
+		Noun: connectionsNoun, Short: "Show the connections between gateways", Long: connectionsLong,
+		Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed, look.ReadRouteAgentsIfAllowed}, Joined: true,
 		Rows: connectionRows, Trouble: connectionTrouble, Note: connectionNotes,
 		Columns: []printer.Column[connectionRow]{
 			{Head: "LOCAL GATEWAY", Wide: true, Unless: severalLocal, Cell: func(r connectionRow) string { return r.Gateway }},
 			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
 			{Head: "CLUSTER", Cell: func(r connectionRow) string { return r.RemoteCluster }},
-			{Head: "CLUSTERSETS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.ClusterSets, ", ") }},
+			{Head: "CLUSTERSETS", Wide: true, Cell: func(r connectionRow) string {
+				return strings.Join(r.ClusterSets, ", ")
+			}},
 			{Head: "REMOTE IP", Cell: func(r connectionRow) string { return r.RemoteIP }},
 			{Head: "NAT", Wide: true, Cell: func(r connectionRow) string { return look.YesNo(r.NAT) }},
 			{Head: "CABLE DRIVER", Cell: func(r connectionRow) string { return r.CableDriver }},
@@ -319,7 +322,8 @@ func omittedConnections(s look.Site) string {
 // replaced reports whether a connection ends because its remote gateway leaves, and another one reaches the cluster.
 func replaced(r connectionRow, rows []connectionRow) bool {
 	return r.Status == look.StatusLeaving && slices.ContainsFunc(rows, func(o connectionRow) bool {
-		return o.Gateway == r.Gateway && o.RemoteCluster == r.RemoteCluster && o.Status == string(submarinerv1.Connected)
+		return o.Gateway == r.Gateway && o.RemoteCluster == r.RemoteCluster &&
+			o.Status == string(submarinerv1.Connected)
 	})
 }
 
@@ -359,8 +363,10 @@ func withoutGateway(s look.Site) (out []string) {
 		return nil
 	}
 	for _, c := range s.Members.Catalog.Clusters {
-		if _, known := s.Members.Clusters[c.ID]; known && c.ID != s.Members.Keeper && len(s.Members.Endpoints[c.ID]) == 0 && len(s.Members.Shared(c.ID)) > 0 {
-			out = append(out, fmt.Sprintf("cluster %q has no gateway: it announces no endpoint (subctl show gateways there)", c.ID))
+		if _, known := s.Members.Clusters[c.ID]; known && c.ID != s.Members.Keeper &&
+			len(s.Members.Endpoints[c.ID]) == 0 && len(s.Members.Shared(c.ID)) > 0 {
+			out = append(out,
+				fmt.Sprintf("cluster %q has no gateway: it announces no endpoint (subctl show gateways there)", c.ID))
 		}
 	}
 	return out

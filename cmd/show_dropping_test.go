@@ -17,11 +17,15 @@ func TestDroppingNodes(t *testing.T) {
 		return []metav1.Condition{{Type: mesh.ConditionPacketsDropped, Status: metav1.ConditionTrue, Message: message}}
 	}
 	agent := func(name, message string) submarinerv1.RouteAgent {
-		return submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{Conditions: status(message)}}
+		return submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{
+			Conditions: status(message),
+		}}
 	}
 	s := look.Site{RouteAgents: []submarinerv1.RouteAgent{
-		agent("w2", "beside-cable: x\nfrom or to west"), agent("w1", "beside-cable: x\nfrom or to west"), agent("gw", "agent-port: y"), {},
+		agent("w2", "beside-cable: x\nfrom or to west"), agent("w1", "beside-cable: x\nfrom or to west"),
+		agent("gw", "agent-port: y"), {},
 	}}
-	require.Equal(t, []string{"gw drops packets: agent-port: y", "w1, w2 drop packets: beside-cable: x, from or to west"}, droppingNodes(s))
+	require.Equal(t, []string{"gw drops packets: agent-port: y", "w1, w2 drop packets: beside-cable: x, from or to " +
+		"west"}, droppingNodes(s))
 	require.Empty(t, droppingNodes(look.Site{}))
 }

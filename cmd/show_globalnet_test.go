@@ -72,7 +72,9 @@ func globalMember(id, network, other, otherNetwork string, objs ...client.Object
 		known[0].(*submarinerv1.Cluster).Spec.GlobalCIDR = []string{}
 	}
 	known[1].(*submarinerv1.Endpoint).Spec.AllocatedIPs = []string{strings.TrimSuffix(strings.Split(otherNetwork, "/")[0], "0") + "1"}
-	agent := &appsv1.Deployment{ObjectMeta: named("submariner-globalnet"), Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}}
+	agent := &appsv1.Deployment{ObjectMeta: named("submariner-globalnet"), Status: appsv1.DeploymentStatus{
+		Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1,
+	}}
 	return append(append(objs, sub, agent), known...)
 }
 
@@ -113,7 +115,8 @@ func globalWorlds() map[string]world {
 		}
 	}
 	pending := &corev1.Pod{ObjectMeta: named("submariner-globalnet-x7k2p"), Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available: 2 Insufficient memory.",
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Message: "0/2 nodes are available: 2 Insufficient memory.",
 	}}}}
 	pending.Labels = map[string]string{"app": "submariner-globalnet"}
 	sick = append(sick, pending)
@@ -123,8 +126,12 @@ func globalWorlds() map[string]world {
 	without.Spec.GlobalCIDR = ""
 	east := globalMember("east", "242.2.0.0/16", "west", "242.1.0.0/28", gateway("east", "gw-e", time.Second), ingressOf("db", submarinerv1.TargetClusterIPService, good, "242.2.0.9"))
 	done, late := gateway("west", "gw-1", time.Second), gateway("west", "gw-2", time.Second)
-	done.Status.Programmed = &submarinerv1.ProgrammedVersions{ClusterGlobalEgressIPs: "2000", GlobalEgressIPs: "2000", GlobalIngressIPs: "2000"}
-	late.Status.Programmed = &submarinerv1.ProgrammedVersions{ClusterGlobalEgressIPs: "2000", GlobalEgressIPs: "2000", GlobalIngressIPs: "1"}
+	done.Status.Programmed = &submarinerv1.ProgrammedVersions{
+		ClusterGlobalEgressIPs: "2000", GlobalEgressIPs: "2000", GlobalIngressIPs: "2000",
+	}
+	late.Status.Programmed = &submarinerv1.ProgrammedVersions{
+		ClusterGlobalEgressIPs: "2000", GlobalEgressIPs: "2000", GlobalIngressIPs: "1",
+	}
 	programmed := all(done, late)
 	for _, o := range programmed {
 		switch o := o.(type) {
@@ -132,8 +139,10 @@ func globalWorlds() map[string]world {
 			o.Spec.MultiActiveGatewayEnabled = true
 		case *submarinerv1.GlobalEgressIP:
 			if o.Name == "payments" { // the default of one address, beside two gateways
-				o.Status.Conditions = append(slices.Clone(o.Status.Conditions), metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse,
-					Reason: submarinerv1.ReasonFewAddresses, Message: "it has 1 of the 2 addresses that its gateways need to use one each"})
+				o.Status.Conditions = append(slices.Clone(o.Status.Conditions),
+					metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse,
+						Reason:  submarinerv1.ReasonFewAddresses,
+						Message: "it has 1 of the 2 addresses that its gateways need to use one each"})
 			}
 		}
 	}
@@ -153,7 +162,9 @@ func globalWorlds() map[string]world {
 // Addresses of all kinds of owners, what is wrong with them, and whose an address is, from one cluster or from two.
 func TestShowGlobalnet(t *testing.T) {
 	for _, line := range []string{
-		"programmed show globalnet", "programmed show globalnet -o json", "well show globalnet", "well show globalnet -o wide", "well show globalnet -o json", "busy show globalnet", "twice show globalnet", "sick show globalnet", "young show globalnet",
+		"programmed show globalnet", "programmed show globalnet -o json", "well show globalnet",
+		"well show globalnet -o wide", "well show globalnet -o json", "busy show globalnet", "twice show globalnet",
+		"sick show globalnet", "young show globalnet",
 		"without show globalnet", "without show globalnet -o json", "empty show globalnet", "two show globalnet",
 		"two show globalnet --who 242.1.0.10", "two show globalnet --who 242.1.0.9", "two show globalnet --who 242.1.0.2 -o json", "two show globalnet --who 242.1.0.13", "two show globalnet --who 242.2.0.9 -o wide",
 		"two show globalnet --who 242.2.0.9 --context west", "two show globalnet --who 242.2.0.1 --context west -o wide", "two show globalnet --who 242.2.7.7", "two show globalnet --who 242.7.0.1",

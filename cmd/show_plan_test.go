@@ -67,8 +67,10 @@ func TestShowPlan(t *testing.T) {
 	for node, want := range nodes {
 		got := runIn(t, w, contexts, "show", "plan", "--context", "east", "--node", node)
 		require.Equal(t, want, got.stdout)
-		require.Equal(t, " • each line creates an object of the kernel of node "+node+"; its marks, numbers and tables are described in docs/numbers.md\n"+
-			" • to compare, run on the node: ip -d link, ip rule, ip route show table all, ip nexthop, bridge fdb, nft list ruleset\n", got.stderr)
+		require.Equal(t, " • each line creates an object of the kernel of node "+node+"; its marks, numbers and "+
+			"tables are described in docs/numbers.md\n"+
+			" • to compare, run on the node: ip -d link, ip rule, ip route show table all, ip nexthop, bridge fdb, "+
+			"nft list ruleset\n", got.stderr)
 
 		got = runIn(t, w, contexts, "show", "plan", "--context", "east", "--node", node, "-o", "json")
 		require.Equal(t, cli.ExitDone, got.code)

@@ -79,11 +79,23 @@ func workloads(image string) []client.Object {
 	replaced := &corev1.Pod{ObjectMeta: named("submariner-globalnet-b4m2k"), Spec: *agents.Spec.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	replaced.Labels, replaced.Spec.NodeName, replaced.Spec.Containers[0].Image = globalnet, "gw-1", "quay.io/submariner/subctl:v0.0.9"
 	return []client.Object{
-		&appsv1.Deployment{ObjectMeta: named("submariner-globalnet"), Spec: appsv1.DeploymentSpec{Template: agents}, Status: available}, replaced,
+		&appsv1.Deployment{
+			ObjectMeta: named("submariner-globalnet"), Spec: appsv1.DeploymentSpec{Template: agents}, Status: available,
+		},
+		replaced,
 		&appsv1.DaemonSet{ObjectMeta: named("submariner-gateway"), Spec: appsv1.DaemonSetSpec{Template: template}},
-		&appsv1.Deployment{ObjectMeta: named("extra"), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "extra"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "registry.test:5000/a/b"}}}}}, Status: available},
+		&appsv1.Deployment{
+			ObjectMeta: named("extra"),
+			Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "extra"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Image: "registry.test:5000/a/b"}}},
+			}},
+			Status: available,
+		},
 		pod,
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw-1", Labels: map[string]string{corev1.LabelArchStable: "arm64", corev1.LabelOSStable: "linux"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "gw-1", Labels: map[string]string{corev1.LabelArchStable: "arm64", corev1.LabelOSStable: "linux"},
+		}},
 	}
 }
 
@@ -215,7 +227,12 @@ func TestShow(t *testing.T) {
 		"several show gateways", "several show gateways -o wide", "several show gateways -o json", "several show connections", "several show connections -o wide", "several show connections -o json",
 		"well show gateways", "well show gateways -o json", "well show endpoints", "well show endpoints -o wide", "well show endpoints -o json",
 		"well show networks", "well show networks -o json", "well show versions", "well show versions -o json",
-		"well show clusters", "known show clusters", "known show clustersets", "known show clustersets -o json", "expelled show clustersets", "expelled show endpoints", "known show connections", "bare show connections", "known show endpoints", "members show clustersets", "members show clustersets -o json", "hub show clustersets", "empty show clustersets", "faulty show clustersets", "refusing show clustersets", "known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters", "members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
+		"well show clusters", "known show clusters", "known show clustersets", "known show clustersets -o json",
+		"expelled show clustersets", "expelled show endpoints", "known show connections", "bare show connections",
+		"known show endpoints", "members show clustersets", "members show clustersets -o json", "hub show clustersets",
+		"empty show clustersets", "faulty show clustersets", "refusing show clustersets",
+		"known show clusters -o wide", "known show clusters -o json", "alone show clusters", "hub show clusters",
+		"members show clusters", "members show clusters -o json", "empty show clusters", "empty show clusters -o json",
 		"well show brokers", "well show brokers -o json", "well show all", "well show all -o json",
 		"drained show connections", "two show connections", "two show connections -o json", "two show connections --contexts east,west", "two show connections --context east",
 		"down show connections", "down show connections -o wide", "down show connections -o json", "down show gateways", "down show endpoints",

@@ -38,7 +38,9 @@ func TestWaitAfterChange(t *testing.T) {
 			gw.ResourceVersion = was.ResourceVersion
 			require.NoError(t, clients[in].Update(t.Context(), gw))
 		}
-		policy := &v1alpha1.CablePolicies{ObjectMeta: named("secret"), ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}}}
+		policy := &v1alpha1.CablePolicies{
+			ObjectMeta: named("secret"), ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
+		}
 		require.NoError(t, clients["east"].Create(t.Context(), policy.DeepCopy()))
 		report("west", "gw-west", "east", "vxlan", "")
 		report("east", "gw-east", "west", "wireguard", "secret")
@@ -46,7 +48,9 @@ func TestWaitAfterChange(t *testing.T) {
 		ended := make(chan time.Duration)
 		var code int
 		go func() {
-			code = run(context.WithoutCancel(t.Context()), g, []string{"show", "connections", "--wait", "--timeout", "30s"})
+			code = run(context.WithoutCancel(t.Context()), g, []string{
+				"show", "connections", "--wait", "--timeout", "30s",
+			})
 			ended <- time.Since(start)
 		}()
 		time.Sleep(5 * time.Second)
@@ -59,8 +63,10 @@ func TestWaitAfterChange(t *testing.T) {
 		require.GreaterOrEqual(t, <-ended, 10*time.Second)
 		require.Equal(t, cli.ExitDone, code, stderr)
 	})
-	require.Contains(t, stderr.String(), "east - west: cluster west: it has not noticed yet what cluster east decides: wireguard (secret)\n")
-	require.Contains(t, stderr.String(), "east - west: cluster west: gateway gw-west: uses vxlan (the clusters' own default)\n")
+	require.Contains(t, stderr.String(),
+		"east - west: cluster west: it has not noticed yet what cluster east decides: wireguard (secret)\n")
+	require.Contains(t, stderr.String(),
+		"east - west: cluster west: gateway gw-west: uses vxlan (the clusters' own default)\n")
 	require.Contains(t, stdout.String(), "wireguard")
 	require.NotContains(t, stdout.String(), "vxlan")
 }
@@ -70,8 +76,10 @@ func decidedWorld() world {
 	w := world{}
 	for id, other := range map[string]string{"west": "east", "east": "west"} {
 		w[id] = []client.Object{submariner(id), gateway(id, "gw-"+id, time.Second)}
-		w[id] = append(w[id], clusterObjects(submarinerv1.OperatorNamespace, "", id, "site=x", "vxlan,wireguard", "default")...)
-		w[id] = append(w[id], clusterObjects(submarinerv1.OperatorNamespace, other, other, "site=x", "vxlan,wireguard", "default")...)
+		w[id] = append(w[id],
+			clusterObjects(submarinerv1.OperatorNamespace, "", id, "site=x", "vxlan,wireguard", "default")...)
+		w[id] = append(w[id],
+			clusterObjects(submarinerv1.OperatorNamespace, other, other, "site=x", "vxlan,wireguard", "default")...)
 	}
 	return w
 }

@@ -129,7 +129,10 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 			return err
 		}
 	}
-	u := &uninstall.Operation{Cluster: side, Report: report, Connect: g.Connect, Proxy: g.BrokerProxy, Force: o.force.obstacles, Timeout: o.timeout}
+	u := &uninstall.Operation{
+		Cluster: side, Report: report, Connect: g.Connect, Proxy: g.BrokerProxy, Force: o.force.obstacles,
+		Timeout: o.timeout,
+	}
 	if err = u.Run(ctx, remains); errors.Is(err, cluster.ErrOutOfTime) {
 		return cli.Waited(ctx, err)
 	}
@@ -139,7 +142,9 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 // affected prints the pairs of clusters that change their cable, and returns the clusters that are disconnected. lost
 // describes the pairs of other clusters that change theirs because the policies that were created on the cluster are
 // deleted; it is nil if there are none.
-func (o *uninstallOptions) affected(ctx context.Context, g *globals, c client.Client, r *uninstall.Remains) (disconnected []string, lost, err error) {
+func (o *uninstallOptions) affected(
+	ctx context.Context, g *globals, c client.Client, r *uninstall.Remains,
+) (disconnected []string, lost, err error) {
 	if r.Submariner == nil {
 		return nil, nil, nil
 	}
@@ -184,7 +189,8 @@ func uninstallQuestion(r *uninstall.Remains, others []string, where string) stri
 	if len(others) > 0 {
 		from = words.List(others)
 	}
-	return fmt.Sprintf("Disconnect cluster %q, at %s, from %s, and delete everything that join created in it?", r.Submariner.Spec.ClusterID, where, from)
+	return fmt.Sprintf("Disconnect cluster %q, at %s, from %s, and delete everything that join created in it?",
+		r.Submariner.Spec.ClusterID, where, from)
 }
 
 // confirm asks a question on stderr and returns nil if the answer is yes. It returns an error

@@ -39,7 +39,8 @@ func (w *joinWorld) refuses(t *testing.T) {
 
 	before := w.state(t)
 	const table = "CLUSTERS       NOW               THEN\ncloud - east   ipsec (kept)      vxlan (default)\n" +
-		"cloud - west   vxlan (default)   none: cluster west is not a member\neast - west    vxlan (default)   none: cluster west is not a member\n"
+		"cloud - west   vxlan (default)   none: cluster west is not a member\neast - west    vxlan (default)   none: " +
+		"cluster west is not a member\n"
 	const why = "1 pair of other clusters would change their cable, because policies that were created on this cluster are deleted with it: 1 pair of clusters would lose encryption:"
 	r := w.run(t, "uninstall", "--yes")
 	require.Equal(t, cli.ExitFailed, r.code)
@@ -51,7 +52,8 @@ func (w *joinWorld) refuses(t *testing.T) {
 	require.Contains(t, r.stdout, table+"delete Submariner")
 	require.Contains(t, r.stderr, "without --force=policies, uninstall is refused")
 	require.Equal(t, cli.ExitTrouble, w.run(t, "uninstall", "--dry-run", "--force=nodes,broker").code, "they are other obstacles")
-	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: --force=x names no obstacle: use policies, nodes, broker, or all\n"}, w.run(t, "uninstall", "--force=x"))
+	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: --force=x names no obstacle: use policies, nodes, " +
+		"broker, or all\n"}, w.run(t, "uninstall", "--force=x"))
 	require.Equal(t, cli.ExitDone, w.run(t, "uninstall", "--dry-run", "--force=all").code)
 	require.Equal(t, before, w.state(t))
 

@@ -13,7 +13,9 @@ import (
 
 // lose sets what the search for the gateway of the other cluster has found.
 func (w *changingPair) lose(lost bool) {
-	w.snapshot.Paths = map[string]natdiscovery.Path{westCable: {Address: netip.MustParseAddr("10.89.2.11"), MTU: 1500, Done: true, Lost: lost}}
+	w.snapshot.Paths = map[string]natdiscovery.Path{
+		westCable: {Address: netip.MustParseAddr("10.89.2.11"), MTU: 1500, Done: true, Lost: lost},
+	}
 }
 
 // announce has the other cluster announce something.
@@ -35,8 +37,8 @@ func (w *changingPair) announce(change func(*submarinerv1.Endpoint, *submarinerv
 	change(e, c)
 }
 
-// A cluster had lost its only gateway, and the others blamed a firewall. Where the agent of a gateway answered before and nothing
-// of it does now, there is no gateway.
+// A cluster had lost its only gateway, and the others blamed a firewall. Where the agent of a
+// gateway answered before and nothing of it does now, there is no gateway.
 func TestCauseNoGateway(t *testing.T) {
 	w := newChangingPair(t, "")
 	w.withoutPolicy()
@@ -47,13 +49,14 @@ func TestCauseNoGateway(t *testing.T) {
 	for _, failing := range [][]string{{westCable}, {westCable, over}} {
 		c := w.silently(t, failing)
 		require.Equal(t, submarinerv1.ConnectionError, c.Status)
-		require.Contains(t, c.StatusMessage, "cluster west has no gateway now: gateway west-gw is down or gone, as its agent does not answer any more")
+		require.Contains(t, c.StatusMessage,
+			"cluster west has no gateway now: gateway west-gw is down or gone, as its agent does not answer any more")
 		require.NotContains(t, c.StatusMessage, "firewall")
 	}
 }
 
-// Without health checks nothing tells that a cable does not carry packets. If the agent of the other gateway does not answer any more, the
-// connection is not called connected.
+// Without health checks nothing tells that a cable does not carry packets. If the agent of the
+// other gateway does not answer any more, the connection is not called connected.
 func TestCauseNoGatewayUnprobed(t *testing.T) {
 	w := newChangingPair(t, "")
 	w.withoutPolicy()
@@ -75,7 +78,8 @@ func TestCauseNoAgent(t *testing.T) {
 	w.lose(true)
 	c := w.pass(t, 0, westCable)
 	require.Equal(t, submarinerv1.Connected, c.Status)
-	require.Equal(t, "packets pass, but the agent of gateway west-gw of cluster west does not answer any more: changes do not reach it", c.StatusMessage)
+	require.Equal(t, "packets pass, but the agent of gateway west-gw of cluster west does not answer any more: "+
+		"changes do not reach it", c.StatusMessage)
 }
 
 // The first cable to a gateway that has never answered: it may not be there at all.
@@ -87,7 +91,8 @@ func TestCauseFirstCable(t *testing.T) {
 	w.pass(t, 0)
 	w.failing = []string{westCable + " over ipsec-tunnel"}
 	c := w.pass(t, time.Minute)
-	require.Contains(t, c.StatusMessage, "Likely cause: gateway west-gw of cluster west is down or gone, as UDP port 4490 does not answer either; or a firewall between")
+	require.Contains(t, c.StatusMessage, "Likely cause: gateway west-gw of cluster west is down or gone, as UDP port "+
+		"4490 does not answer either; or a firewall between")
 }
 
 // Agents that do not run are announced, and other clusters name them rather than the network. What they announce is
@@ -117,7 +122,8 @@ func (w *changingPair) endpointConfig(t *testing.T) map[string]string {
 	return m.Offer.endpoint().Spec.BackendConfig
 }
 
-// Without a global address, nothing of a cluster reaches others. Its gateways and theirs say so; they do not blame pings.
+// Without a global address, nothing of a cluster reaches others. Its gateways and theirs say so;
+// they do not blame pings.
 func TestCauseNoGlobalAddress(t *testing.T) {
 	w := newChangingPair(t, "")
 	w.withoutPolicy()

@@ -11,19 +11,28 @@ import (
 	"subctl/dataplane"
 )
 
-// The condition about dropped packets explains each reason and names clusters. It is there while packets are dropped, nothing is wrong with the
-// node, and its changes count as made by other clusters: whoever sends packets decides about them.
+// The condition about dropped packets explains each reason and names clusters. It is there while
+// packets are dropped, nothing is wrong with the node, and its changes count as made by other
+// clusters: whoever sends packets decides about them.
 func TestPacketsDropped(t *testing.T) {
 	reported := func(d Dropping) []metav1.Condition {
-		return conditions(nil, Plan{Mesh: &Mesh{Snapshot: Snapshot{Dropping: d}, Membership: Membership{Submariner: &v1alpha1.Submariner{}}}}, Outcome{})
+		return conditions(nil,
+			Plan{Mesh: &Mesh{
+				Snapshot: Snapshot{Dropping: d}, Membership: Membership{Submariner: &v1alpha1.Submariner{}},
+			}},
+			Outcome{})
 	}
-	quiet, busy := reported(Dropping{}), reported(Dropping{Reasons: []string{dataplane.DropBeside}, Clusters: []string{"north", "west"}})
+	quiet, busy := reported(Dropping{}), reported(Dropping{
+		Reasons: []string{dataplane.DropBeside}, Clusters: []string{"north", "west"},
+	})
 	require.Len(t, busy, len(quiet)+1)
 	c := busy[len(busy)-1]
 	require.Equal(t, ConditionPacketsDropped, c.Type)
 	require.False(t, Wrong(c))
 	require.Equal(t, "beside-cable: "+dataplane.DropReasons[dataplane.DropBeside]+"\nfrom or to north, west", c.Message)
-	own, others := gatewayChanges(submarinerv1.GatewayStatus{Conditions: quiet}, submarinerv1.GatewayStatus{Conditions: busy})
+	own, others := gatewayChanges(submarinerv1.GatewayStatus{Conditions: quiet}, submarinerv1.GatewayStatus{
+		Conditions: busy,
+	})
 	require.False(t, own)
 	require.NotEmpty(t, others)
 }

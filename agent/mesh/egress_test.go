@@ -98,12 +98,14 @@ func TestAnnouncedTwice(t *testing.T) {
 	}
 }
 
-// A gateway reports which objects with global addresses its kernel holds; while it does not hold the plan, those of before. One that is not active
-// translates nothing.
+// A gateway reports which objects with global addresses its kernel holds; while it does not hold
+// the plan, those of before. One that is not active translates nothing.
 func TestProgrammed(t *testing.T) {
 	s := withoutEndpoints(t)
 	is := func(name, version string) *submarinerv1.GlobalIngressIP {
-		return &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}}
+		return &submarinerv1.GlobalIngressIP{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version},
+		}
 	}
 	s = s.with(is("db", "1007")).with(is("web", "999"))
 	s.Standing = Standing{Active: true}

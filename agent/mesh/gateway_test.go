@@ -151,9 +151,10 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 	}
 }
 
-// The Endpoint of a gateway stays for seconds after its node has lost its label: the node's own pods use its cables until its route
-// agent has found other ways. It announces a standby meanwhile, so that other clusters send no packets to it, and that it leaves, so that they
-// do not look for a fault.
+// The Endpoint of a gateway stays for seconds after its node has lost its label: the node's own
+// pods use its cables until its route agent has found other ways. It announces a standby meanwhile,
+// so that other clusters send no packets to it, and that it leaves, so that they do not look for a
+// fault.
 func TestEndpointWithoutLabel(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -189,7 +190,8 @@ func TestEndpointWithoutLabel(t *testing.T) {
 				left.Spec.BackendConfig[submarinerv1.BackendLeaving] = "true"
 				require.Contains(t, r.Apply, Object(left))
 				sibling.Spec = left.Spec
-				require.NotContains(t, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Apply), "Endpoint "+sibling.Name, "once")
+				require.NotContains(t, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Apply),
+					"Endpoint "+sibling.Name, "once")
 			}
 
 			Find[*corev1.Node](s, "worker").Name = "another"

@@ -314,11 +314,13 @@ func TestEgressWithoutRoom(t *testing.T) {
 	require.Equal(t, submarinerv1.ReasonPodsSelected, selects(), "both are used, as no other is left")
 }
 
-// Where a GlobalEgressIP has fewer addresses than the cluster has active gateways, or there are standbys, its status says which packets
-// have other addresses.
+// Where a GlobalEgressIP has fewer addresses than the cluster has active gateways, or there are
+// standbys, its status says which packets have other addresses.
 func TestEgressThatIsNotOnAllGateways(t *testing.T) {
 	gateway := func(name string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}},
+		}
 	}
 	client := &corev1.Pod{ObjectMeta: inShop("client"), Status: corev1.PodStatus{PodIP: "10.244.0.9"}}
 	egress := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("crawlers")}
@@ -326,7 +328,8 @@ func TestEgressThatIsNotOnAllGateways(t *testing.T) {
 	selects := func() metav1.Condition {
 		c.settle()
 		s := mesh.NewSnapshot("node", c.objects...)
-		return *meta.FindStatusCondition(mesh.Find[*submarinerv1.GlobalEgressIP](s, "crawlers").Status.Conditions, submarinerv1.ConditionSelects)
+		return *meta.FindStatusCondition(mesh.Find[*submarinerv1.GlobalEgressIP](s, "crawlers").Status.Conditions,
+			submarinerv1.ConditionSelects)
 	}
 	require.Equal(t, "pods have its addresses as their source", selects().Message)
 

@@ -63,8 +63,10 @@ var hostileClaims = map[string]struct {
 		claims{addresses: []string{"10.89.1.66", "10.112.3.3"}, reported: submarinerv1.NodeFacts{PrivateIP: "10.112.3.3", Network: "10.112.0.0/16"}},
 		"its address 10.112.3.3", "subnet 10.112.0.0/16 overlaps 10.112.0.0/16, which the nodes of this cluster need to reach",
 	},
-	"the last three octets of its gateway":             {claims{addresses: []string{"99.89.2.11"}}, "", ""},
-	"the last three octets of its gateway, with label": {claims{addresses: []string{"99.89.2.11"}, labelled: true}, "", ""},
+	"the last three octets of its gateway": {claims{addresses: []string{"99.89.2.11"}}, "", ""},
+	"the last three octets of its gateway, with label": {
+		claims{addresses: []string{"99.89.2.11"}, labelled: true}, "", "",
+	},
 	"thousands of addresses": {
 		claims{addresses: slices.Collect(func(yield func(string) bool) {
 			for i := range 5000 {
@@ -235,8 +237,9 @@ func TestHostileNodeNetwork(t *testing.T) {
 	require.Equal(t, []string{"node taken-over does not keep its network 10.112.0.0/16 from cluster west, which had 10.112.0.0/17 before"}, m.Membership.Collisions)
 }
 
-// A gateway node that announces the octets of another cluster's gateway, perhaps as it is of an older version, does not disconnect the gateways that
-// are connected to it. As long as it has other cables, which need its octets, it has no cable to it, and hands over to them the packets for
+// A gateway node that announces the octets of another cluster's gateway, perhaps as it is of an
+// older version, does not disconnect the gateways that are connected to it. As long as it has other
+// cables, which need its octets, it has no cable to it, and hands over to them the packets for
 // which it has no other cable.
 func TestGatewayWithOctetsOfAnother(t *testing.T) {
 	objs := func(gw2 string) (out []Object) {
@@ -283,13 +286,16 @@ func TestGatewayWithOctetsOfAnother(t *testing.T) {
 	report.Status.Connections[0].Status = submarinerv1.Connected
 	m, err := Of(at("gw", gw2, held))
 	require.NoError(t, err)
-	require.Equal(t, []string{"gateway node gw2: address 241.89.2.11 between the gateways is already used by cluster west: " + cable.OneVTEP}, m.Accepted.Collisions)
+	require.Equal(t, []string{"gateway node gw2: address 241.89.2.11 between the gateways is already used by cluster " +
+		"west: " + cable.OneVTEP}, m.Accepted.Collisions)
 	for _, incumbents := range [][]cable.Gateway{held, incumbentsIn([]*submarinerv1.Gateway{report})} {
 		s := at("gw2", gw2, incumbents, report)
 		m, err := Of(s)
 		require.NoError(t, err)
 		require.Empty(t, m.Cables.Refused, "without a cable, it chooses others")
-		s.Memory.Using = map[string]Using{"submariner-cable-north": {Cluster: "north", Driver: "vxlan", Device: "vxlan-tunnel"}}
+		s.Memory.Using = map[string]Using{
+			"submariner-cable-north": {Cluster: "north", Driver: "vxlan", Device: "vxlan-tunnel"},
+		}
 		p, err := planGateway(s)
 		require.NoError(t, err)
 		require.Len(t, p.Mesh.Cables.Refused, 1)

@@ -44,7 +44,9 @@ func announcement(r *rand.Rand, cluster string, n int) *submarinerv1.Endpoint {
 		e.Spec.Subnets = append(e.Spec.Subnets, any("10.112.7.0/24", "10.111.0.0/16", "10.102.0.0/16", "240.0.0.0/8"))
 	}
 	for key, values := range map[string][]string{
-		submarinerv1.BackendOctets:   {"89.2.11", "89.2.12", "89.1.11", fmt.Sprintf("7.%d.%d", net, n), fmt.Sprintf("7.7.%d", n), "0.0.0"},
+		submarinerv1.BackendOctets: {
+			"89.2.11", "89.2.12", "89.1.11", fmt.Sprintf("7.%d.%d", net, n), fmt.Sprintf("7.7.%d", n), "0.0.0",
+		},
 		submarinerv1.BackendSiblings: {"true", "false", "true", "false", "maybe"}, submarinerv1.BackendWeight: {"1", "2", "50", "99", "100", "101"},
 		submarinerv1.BackendDrain: {submarinerv1.Draining, submarinerv1.Standby, submarinerv1.Drained, submarinerv1.Standby, submarinerv1.Drained, "gone"},
 	} {

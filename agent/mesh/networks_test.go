@@ -37,27 +37,41 @@ func TestNetworksThatTheClusterHasGot(t *testing.T) {
 		{name: "nothing new", discovered: "clusterCIDR,serviceCIDR", services: nets("the API", "10.101.0.0/16")},
 		{name: "part of what is known", services: nets("the API", "10.101.3.0/24")},
 		{
-			name: "a second Service range", discovered: "clusterCIDR,serviceCIDR", services: nets("the API", "10.101.0.0/16", "10.203.0.0/24"),
-			want: "this cluster has the Service network 10.203.0.0/24 (the API), with which it has not joined, so that other clusters do not reach it: run \"subctl join JOIN-FILE\", with the file of the broker",
+			name: "a second Service range", discovered: "clusterCIDR,serviceCIDR",
+			services: nets("the API", "10.101.0.0/16", "10.203.0.0/24"),
+			want: "this cluster has the Service network 10.203.0.0/24 (the API), with which it has not joined, so " +
+				"that other clusters do not reach it: run \"subctl join JOIN-FILE\", with the file of the broker",
 		},
 		{
-			name: "a second Service range, and the user chose the first", discovered: "clusterCIDR", services: nets("the API", "10.101.0.0/16", "10.203.0.0/24"),
-			want: "this cluster has the Service network 10.203.0.0/24 (the API), with which it has not joined, so that other clusters do not reach it: run \"subctl join JOIN-FILE --servicecidr 10.101.0.0/16,10.203.0.0/24\", with the file of the broker",
+			name: "a second Service range, and the user chose the first", discovered: "clusterCIDR",
+			services: nets("the API", "10.101.0.0/16", "10.203.0.0/24"),
+			want: "this cluster has the Service network 10.203.0.0/24 (the API), with which it has not joined, so " +
+				"that other clusters do not reach it: run \"subctl join JOIN-FILE --servicecidr " +
+				"10.101.0.0/16,10.203.0.0/24\", with the file of the broker",
 		},
 		{name: "another gateway speaks for the cluster", standby: true, services: nets("the API", "10.203.0.0/24")},
 		{
-			name: "both", discovered: "clusterCIDR,serviceCIDR", services: nets("the API", "10.203.0.0/24"), pods: nets("Calico's IPPools", "10.70.0.0/16"),
-			want: "this cluster has the pod network 10.70.0.0/16 (Calico's IPPools), and the Service network 10.203.0.0/24 (the API), with which",
+			name: "both", discovered: "clusterCIDR,serviceCIDR", services: nets("the API", "10.203.0.0/24"),
+			pods: nets("Calico's IPPools", "10.70.0.0/16"),
+			want: "this cluster has the pod network 10.70.0.0/16 (Calico's IPPools), and the Service network " +
+				"10.203.0.0/24 (the API), with which",
 		},
 		{
-			name: "nodes in a later range", discovered: "clusterCIDR", nodes: []Object{node("a", "10.111.0.0/24"), node("b", "10.70.1.0/24")},
-			want: "this cluster has the pod network 10.70.1.0/24 (podCIDR of nodes), with which",
+			name: "nodes in a later range", discovered: "clusterCIDR",
+			nodes: []Object{node("a", "10.111.0.0/24"), node("b", "10.70.1.0/24")},
+			want:  "this cluster has the pod network 10.70.1.0/24 (podCIDR of nodes), with which",
 		},
-		{name: "the network plugin does not use the networks of nodes", nodes: []Object{node("a", "10.71.0.0/24"), node("b", "10.70.1.0/24")}},
-		{name: "Calico does not use them either", plugin: v1alpha1.Calico, nodes: []Object{node("a", "10.111.0.0/24"), node("b", "10.70.1.0/24")}},
+		{name: "the network plugin does not use the networks of nodes", nodes: []Object{
+			node("a", "10.71.0.0/24"), node("b", "10.70.1.0/24"),
+		}},
+		{name: "Calico does not use them either", plugin: v1alpha1.Calico, nodes: []Object{
+			node("a", "10.111.0.0/24"), node("b", "10.70.1.0/24"),
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16"}}
+			sub := &v1alpha1.Submariner{
+				Spec: v1alpha1.SubmarinerSpec{ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16"},
+			}
 			sub.Annotations = map[string]string{v1alpha1.DiscoveredAnnotation: test.discovered}
 			sub.Status.NetworkPlugin = test.plugin
 			s := NewSnapshot("a", test.nodes...)

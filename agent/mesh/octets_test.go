@@ -35,7 +35,8 @@ func withoutOwn(s Snapshot) Snapshot {
 	})...).as(s)
 }
 
-// announcing returns the Endpoint of a gateway of another cluster that announces octets, or of an older version if they are empty.
+// announcing returns the Endpoint of a gateway of another cluster that announces octets, or of an
+// older version if they are empty.
 func announcing(t *testing.T, s Snapshot, octets string) *submarinerv1.Endpoint {
 	t.Helper()
 	e := north(t, s, "west-gw", "99.89.1.11") // the octets of gw
@@ -45,7 +46,8 @@ func announcing(t *testing.T, s Snapshot, octets string) *submarinerv1.Endpoint 
 	return e
 }
 
-// A gateway that has no Endpoint yet leaves octets that others have to them, and keeps what it has announced once, whoever comes or goes.
+// A gateway that has no Endpoint yet leaves octets that others have to them, and keeps what it has
+// announced once, whoever comes or goes.
 func TestOctetsStay(t *testing.T) {
 	const own = "89.1.11"
 	alone := withoutOwn(eastAndWest(t, "gw"))
@@ -88,17 +90,22 @@ func TestOctetsOfTwoThatStartAtOnce(t *testing.T) {
 	require.NotEqual(t, "89.1.11", moved)
 	again, _ := publishing(t, s)
 	require.Equal(t, moved, again)
-	theirs := cable.ChooseOctets("north", "west-gw", netip.MustParseAddr("99.89.1.11"), map[cable.Octets]bool{{89, 1, 11}: true})
+	theirs := cable.ChooseOctets("north", "west-gw", netip.MustParseAddr("99.89.1.11"), map[cable.Octets]bool{
+		{89, 1, 11}: true,
+	})
 	require.NotEqual(t, moved, theirs.String())
 }
 
-// No other cluster can make a gateway move that has a cable, nor keep one without a cable moving, whatever its gateways announce.
+// No other cluster can make a gateway move that has a cable, nor keep one without a cable moving,
+// whatever its gateways announce.
 func TestHostileOctets(t *testing.T) {
 	const own = "89.1.11"
 	_, s := publishing(t, withoutOwn(eastAndWest(t, "gw")))
 	fresh := s
 	fresh.Memory.Using = nil
-	s.Memory.Using = map[string]Using{"submariner-cable-west-10-89-2-11": {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
+	s.Memory.Using = map[string]Using{
+		"submariner-cable-west-10-89-2-11": {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"},
+	}
 	o, _ := publishing(t, s.with(announcing(t, s, own)))
 	require.Equal(t, own, o, "it is connected")
 
@@ -110,8 +117,8 @@ func TestHostileOctets(t *testing.T) {
 	}
 }
 
-// A member that announces the octets of another member's gateway, under a private IP of its own, does not get its packets, whether it comes before or
-// after a restart of the agent.
+// A member that announces the octets of another member's gateway, under a private IP of its own,
+// does not get its packets, whether it comes before or after a restart of the agent.
 func TestHostileOctetsOfAnother(t *testing.T) {
 	s := eastAndWest(t, "gw")
 	before, err := Of(s)
@@ -119,22 +126,28 @@ func TestHostileOctetsOfAnother(t *testing.T) {
 	thief := announcing(t, s, "89.2.11")
 	thief.Spec.PrivateIP = "10.89.9.9"
 	known := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Name: "north", Labels: map[string]string{submarinerv1.ClusterIDLabel: "north"}, CreationTimestamp: metav1.Unix(1, 0), // older than west
+		// Older than west.
+		Name: "north", Labels: map[string]string{submarinerv1.ClusterIDLabel: "north"},
+		CreationTimestamp: metav1.Unix(1, 0),
 	}, Spec: submarinerv1.ClusterSpec{ClusterID: "north"}}
 	s = s.with(thief).with(known)
 	report := reportOf(t, eastAndWest(t, "gw"))
-	for name, incumbents := range map[string][]cable.Gateway{"running": before.Accepted.Incumbents, "restarted": incumbentsIn([]*submarinerv1.Gateway{report})} {
+	for name, incumbents := range map[string][]cable.Gateway{
+		"running": before.Accepted.Incumbents, "restarted": incumbentsIn([]*submarinerv1.Gateway{report}),
+	} {
 		s.Memory.Incumbents = incumbents
 		m, err := Of(s)
 		require.NoError(t, err)
 		require.Len(t, m.Accepted.Peers, 1, name)
 		require.Equal(t, "west", m.Accepted.Peers[0].Cluster, name)
 		require.Len(t, m.Cables.Refused, 1)
-		require.EqualError(t, m.Cables.Refused[0].Err, "address 241.89.2.11 between the gateways is already used by cluster west: "+cable.OneVTEP)
+		require.EqualError(t, m.Cables.Refused[0].Err,
+			"address 241.89.2.11 between the gateways is already used by cluster west: "+cable.OneVTEP)
 	}
 }
 
-// After a restart, an agent knows the octets that gateways had announced, also those in a report that had to be shortened.
+// After a restart, an agent knows the octets that gateways had announced, also those in a report
+// that had to be shortened.
 func TestOctetsOfIncumbents(t *testing.T) {
 	s := eastAndWest(t, "gw")
 	for _, e := range List[*submarinerv1.Endpoint](s) {
@@ -157,13 +170,15 @@ func TestOctetsOfIncumbents(t *testing.T) {
 	}
 }
 
-// Two other clusters whose gateways have the same private IP, behind NAT, are both connected, each at an address of its own.
+// Two other clusters whose gateways have the same private IP, behind NAT, are both connected, each
+// at an address of its own.
 func TestEqualPrivateIPsOfOthers(t *testing.T) {
 	s := eastAndWest(t, "gw")
 	same := announcing(t, s, "7.8.9")
 	same.Spec.PrivateIP, same.Spec.PublicIP, same.Spec.Subnets = "10.89.2.11", "203.0.113.9", []string{"10.113.0.0/16"}
 	known := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Name: "north", Labels: map[string]string{submarinerv1.ClusterIDLabel: "north"}, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+		Name: "north", Labels: map[string]string{submarinerv1.ClusterIDLabel: "north"},
+		Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
 	}, Spec: submarinerv1.ClusterSpec{ClusterID: "north"}}
 	s = s.with(same).with(known)
 	s.Paths = map[string]natdiscovery.Path{

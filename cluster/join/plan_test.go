@@ -224,7 +224,8 @@ func TestPlanRefuses(t *testing.T) {
 			"broker's driver not offered", func(s *situation) {
 				s.b.Broker.Spec.CableDriver, s.CableDrivers = "vxlan", []string{"wireguard", "ipsec"}
 			},
-			"choose a default with --cable-driver: the broker's cable driver vxlan is not one of the drivers that the cluster offers (wireguard, ipsec): add it to --cable-drivers, or use one of these as the default",
+			"choose a default with --cable-driver: the broker's cable driver vxlan is not one of the drivers that " +
+				"the cluster offers (wireguard, ipsec): add it to --cable-drivers, or use one of these as the default",
 		},
 		{
 			"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },

@@ -85,7 +85,8 @@ func (o Options) With(joined *v1alpha1.Submariner) Options {
 			s.read(&o, joined)
 		}
 	}
-	if chosen := o.specifies("cable-drivers") || o.specifies("combined-cable-drivers"); chosen && !o.specifies("cable-driver") && o.only() != "" {
+	if chosen := o.specifies("cable-drivers") ||
+		o.specifies("combined-cable-drivers"); chosen && !o.specifies("cable-driver") && o.only() != "" {
 		o.CableDriver = o.only() // the stored default may be the broker's, which nobody chose here
 	}
 	return o

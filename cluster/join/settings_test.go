@@ -22,8 +22,9 @@ func TestMistakesInStoredSettings(t *testing.T) {
 		{
 			"stored default", func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "vxlan" },
 			"cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"ipsec", "wireguard"} },
-			"Submariner.spec.cableDriver (stored by an earlier join; specify --cable-driver to change it) vxlan is not one of the drivers that the cluster offers (ipsec, wireguard): " +
-				"add it to --cable-drivers, or use one of these as the default",
+			"Submariner.spec.cableDriver (stored by an earlier join; specify --cable-driver to change it) vxlan is " +
+				"not one of the drivers that the cluster offers (ipsec, wireguard): add it to --cable-drivers, or " +
+				"use one of these as the default",
 		},
 		{
 			"stored drivers", func(s *v1alpha1.SubmarinerSpec) { s.CableDrivers = []string{"vxlan", "ipsec"} },
@@ -71,7 +72,10 @@ func TestTheOnlyDriverIsTheDefault(t *testing.T) {
 		want      string
 	}{
 		{"one", "cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"wireguard"} }, "wireguard"},
-		{"one combined", "combined-cable-drivers", func(o *join.Options) { o.CombinedCableDrivers = []string{"vxlan", "ipsec"} }, "vxlan+ipsec"},
+		{
+			"one combined", "combined-cable-drivers",
+			func(o *join.Options) { o.CombinedCableDrivers = []string{"vxlan", "ipsec"} }, "vxlan+ipsec",
+		},
 		{"two", "cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"wireguard", "vxlan"} }, "vxlan"},
 		{"another setting", "natt", func(o *join.Options) { o.NAT = false }, "vxlan"},
 	} {

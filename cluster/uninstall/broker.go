@@ -42,7 +42,8 @@ type BrokerRemains struct {
 	OthersIn []string
 	// Global are admission policies and their bindings; and ClusterRoles, unless Kept.
 	Global []client.Object
-	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted, Exports why the CRD of ServiceExports is not.
+	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted, Exports why the
+	// CRD of ServiceExports is not.
 	Definitions   []*apiextensionsv1.CustomResourceDefinition
 	Kept, Exports string
 }
@@ -130,13 +131,14 @@ func (r *BrokerRemains) readNamespaces(ctx context.Context, c client.Client, bas
 	return nil
 }
 
-// readDefinitions finds the CRDs and the ClusterRoles of their users, which are kept if the cluster has joined, or hosts
-// another broker.
+// readDefinitions finds the CRDs and the ClusterRoles of their users, which are kept if the cluster
+// has joined, or hosts another broker.
 func (r *BrokerRemains) readDefinitions(ctx context.Context, c client.Client) error {
 	var err error
-	r.Definitions, r.Kept, err = definitions(ctx, c, func(_ schema.GroupVersionKind, o metav1.PartialObjectMetadata) bool {
-		return slices.ContainsFunc(r.Namespaces, func(ns *corev1.Namespace) bool { return ns.Name == o.Namespace })
-	})
+	r.Definitions, r.Kept, err = definitions(ctx, c,
+		func(_ schema.GroupVersionKind, o metav1.PartialObjectMetadata) bool {
+			return slices.ContainsFunc(r.Namespaces, func(ns *corev1.Namespace) bool { return ns.Name == o.Namespace })
+		})
 	if err != nil || r.Kept != "" {
 		r.Definitions = nil
 		return err
@@ -173,7 +175,9 @@ func (r *BrokerRemains) Lines(c client.Client) []string {
 }
 
 // Remove deletes r, and waits for at most limit for each object until it is gone. It may be repeated.
-func (r *BrokerRemains) Remove(ctx context.Context, c client.Client, report *progress.Reporter, limit time.Duration) error {
+func (r *BrokerRemains) Remove(
+	ctx context.Context, c client.Client, report *progress.Reporter, limit time.Duration,
+) error {
 	err := r.remove(ctx, c, report, limit)
 	if err != nil && errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: run the same command again to finish", cluster.Interrupted(ctx))
@@ -181,7 +185,9 @@ func (r *BrokerRemains) Remove(ctx context.Context, c client.Client, report *pro
 	return err
 }
 
-func (r *BrokerRemains) remove(ctx context.Context, c client.Client, report *progress.Reporter, limit time.Duration) error {
+func (r *BrokerRemains) remove(
+	ctx context.Context, c client.Client, report *progress.Reporter, limit time.Duration,
+) error {
 	for _, ns := range r.Namespaces {
 		if err := remove(ctx, c, ns); err != nil {
 			return err
@@ -219,7 +225,8 @@ func CheckBrokerRights(ctx context.Context, s cluster.Side, base string) error {
 	}
 	objs = slices.DeleteFunc(objs, func(o client.Object) bool {
 		_, ns := o.(*corev1.Namespace)
-		return o.GetNamespace() != "" || ns // which are deleted with their namespace; of others, only the names are known later
+		// Which are deleted with their namespace; of others, only the names are known later.
+		return o.GetNamespace() != "" || ns
 	})
 	exports, err := cluster.ServiceExports()
 	if err != nil {
@@ -239,7 +246,8 @@ func CheckBrokerRights(ctx context.Context, s cluster.Side, base string) error {
 	for _, verb := range []string{"list", "get", "delete"} {
 		needed = append(needed, kube.NewRight(verb, "", "namespaces", ""))
 	}
-	needed = append(needed, kube.NewRight("list", "", "serviceaccounts", base), kube.NewRight("get", v1alpha1.GroupVersion.Group, "brokers", base))
+	needed = append(needed, kube.NewRight("list", "", "serviceaccounts", base),
+		kube.NewRight("get", v1alpha1.GroupVersion.Group, "brokers", base))
 	missing, err := kube.Denied(ctx, s, needed)
 	if err != nil {
 		return err

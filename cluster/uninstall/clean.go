@@ -28,9 +28,10 @@ type agentReport struct {
 	conditions  []metav1.Condition
 }
 
-// clean waits until every agent has reported that its node is clean, and returns the nodes that are not clean. It does not
-// wait for nodes that are not Ready. What keeps an agent from running is printed at once. A node whose
-// gateway agent cannot run is no gateway from then on, if join made it one: then its route agent cleans up.
+// clean waits until every agent has reported that its node is clean, and returns the nodes that are
+// not clean. It does not wait for nodes that are not Ready. What keeps an agent from running is
+// printed at once. A node whose gateway agent cannot run is no gateway from then on, if join made
+// it one: then its route agent cleans up.
 func (u *Operation) clean(ctx context.Context, r *Remains) (dirty []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
@@ -59,14 +60,15 @@ func (u *Operation) clean(ctx context.Context, r *Remains) (dirty []string, err 
 			u.Report.Warn("continuing although these nodes are not clean:\n%s", strings.Join(waiting, "\n"))
 			break
 		}
-		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same command again, "+
-			"or continue with --force=%s", cluster.Interrupted(ctx), strings.Join(waiting, "\n  "), Nodes)
+		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same "+
+			"command again, or continue with --force=%s", cluster.Interrupted(ctx), strings.Join(waiting, "\n  "), Nodes)
 	}
 	for _, node := range failed {
 		u.Report.Warn("node %s is not Ready, so its agents cannot clean it", node)
 	}
 	for _, node := range lost {
-		u.Report.Warn("the agents of node %s were deleted with namespace %s, and have not reported that the node is clean",
+		u.Report.Warn("the agents of node %s were deleted with namespace %s, and have not reported that the node is "+
+			"clean",
 			node, cluster.Namespace)
 	}
 	dirty = slices.Concat(failed, lost)
@@ -84,7 +86,9 @@ func (u *Operation) clean(ctx context.Context, r *Remains) (dirty []string, err 
 // is being deleted, the report may be deleted already.
 func unreported(nodes []corev1.Node, reports []agentReport) (out []string) {
 	for _, n := range nodes {
-		reported := slices.ContainsFunc(reports, func(r agentReport) bool { return r.node == n.Name && r.agent != gatewayAgent })
+		reported := slices.ContainsFunc(reports, func(r agentReport) bool {
+			return r.node == n.Name && r.agent != gatewayAgent
+		})
 		if cluster.NoPods(n) == "" && !reported {
 			out = append(out, n.Name)
 		}

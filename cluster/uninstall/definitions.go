@@ -19,12 +19,13 @@ import (
 // namespace of the agents, all CRDs are kept, and the ClusterRoles of their users.
 func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	var err error
-	r.Definitions, r.Kept, err = definitions(ctx, c, func(kind schema.GroupVersionKind, o metav1.PartialObjectMetadata) bool {
-		if cluster.IsOurs(o.Labels) && slices.Contains(addressKinds(), kind) {
-			r.Addresses++
-		}
-		return kind.Kind != "Broker" && (o.Namespace == cluster.Namespace || cluster.IsOurs(o.Labels))
-	})
+	r.Definitions, r.Kept, err = definitions(ctx, c,
+		func(kind schema.GroupVersionKind, o metav1.PartialObjectMetadata) bool {
+			if cluster.IsOurs(o.Labels) && slices.Contains(addressKinds(), kind) {
+				r.Addresses++
+			}
+			return kind.Kind != "Broker" && (o.Namespace == cluster.Namespace || cluster.IsOurs(o.Labels))
+		})
 	if err != nil {
 		return err
 	}
@@ -69,24 +70,30 @@ func userRoles(ctx context.Context, c client.Client) ([]client.Object, error) {
 	return out, nil
 }
 
-// isApplied reports whether subctl has applied an object: join labels what it applies, deploy-broker does not. Submariner's
-// subctl has the same name as a field manager, but does not apply.
+// isApplied reports whether subctl has applied an object: join labels what it applies,
+// deploy-broker does not. Submariner's subctl has the same name as a field manager, but does not
+// apply.
 func isApplied(o client.Object) bool {
-	return cluster.IsOurs(o.GetLabels()) || slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == kube.FieldOwner && f.Operation == metav1.ManagedFieldsOperationApply
-	})
+	return cluster.IsOurs(o.GetLabels()) || slices.ContainsFunc(o.GetManagedFields(),
+		func(f metav1.ManagedFieldsEntry) bool {
+			return f.Manager == kube.FieldOwner && f.Operation == metav1.ManagedFieldsOperationApply
+		})
 }
 
-// definitions returns the CRDs that subctl has applied, and why they must be kept: an object of one of their kinds stays,
-// because goes does not report that it is deleted, too. kept is empty if there is none.
-func definitions(ctx context.Context, c client.Client, goes func(schema.GroupVersionKind, metav1.PartialObjectMetadata) bool) (found []*apiextensionsv1.CustomResourceDefinition, kept string, err error) {
+// definitions returns the CRDs that subctl has applied, and why they must be kept: an object of one
+// of their kinds stays, because goes does not report that it is deleted, too. kept is empty if
+// there is none.
+func definitions(
+	ctx context.Context, c client.Client, goes func(schema.GroupVersionKind, metav1.PartialObjectMetadata) bool,
+) (found []*apiextensionsv1.CustomResourceDefinition, kept string, err error) {
 	all, err := crds.All()
 	if err != nil {
 		return nil, "", err
 	}
 	known := false // why they are kept is known, and no better reason follows
 	for _, def := range all {
-		there, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
+		there, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{},
+			client.ObjectKeyFromObject(def))
 		if err != nil {
 			return nil, "", err
 		}
@@ -118,9 +125,11 @@ func kindOf(def *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionKi
 	return schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}
 }
 
-// exportsDefinition returns the definition of ServiceExports, if join has made it, or why it is kept: somebody exports a
-// Service. Others may use it, too.
-func exportsDefinition(ctx context.Context, c client.Client) (ours []*apiextensionsv1.CustomResourceDefinition, kept string, err error) {
+// exportsDefinition returns the definition of ServiceExports, if join has made it, or why it is
+// kept: somebody exports a Service. Others may use it, too.
+func exportsDefinition(
+	ctx context.Context, c client.Client,
+) (ours []*apiextensionsv1.CustomResourceDefinition, kept string, err error) {
 	def, err := cluster.ServiceExports()
 	if err != nil {
 		return nil, "", err
@@ -134,7 +143,8 @@ func exportsDefinition(ctx context.Context, c client.Client) (ours []*apiextensi
 		return nil, "", err
 	}
 	if len(exports) > 0 {
-		return nil, fmt.Sprintf("CustomResourceDefinition %s, as ServiceExport %s/%s exists", found.Name, exports[0].Namespace, exports[0].Name), nil
+		return nil, fmt.Sprintf("CustomResourceDefinition %s, as ServiceExport %s/%s exists", found.Name,
+			exports[0].Namespace, exports[0].Name), nil
 	}
 	return []*apiextensionsv1.CustomResourceDefinition{found}, "", nil
 }

@@ -139,7 +139,8 @@ func (u *Operation) delete(ctx context.Context, obj client.Object) error {
 }
 
 func remove(ctx context.Context, c client.Client, obj client.Object) error {
-	if err := c.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !kube.NotThere(err) {
+	if err := c.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil &&
+		!kube.NotThere(err) {
 		return fmt.Errorf("deleting %s %s: %w", kube.KindOf(obj), obj.GetName(), err)
 	}
 	return nil

@@ -238,9 +238,12 @@ func TestHiddenReasons(t *testing.T) {
 	require.False(t, s.Faults()[0].Usual)
 }
 
-// The API server names the pod that it rejects, and a controller takes another name each time: one reason is printed once.
+// The API server names the pod that it rejects, and a controller takes another name each time: one
+// reason is printed once.
 func TestRejectionIsPrintedOnce(t *testing.T) {
-	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	n := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent", UID: "u"}}
 	var follower workload.Follower
@@ -248,12 +251,15 @@ func TestRejectionIsPrintedOnce(t *testing.T) {
 	for _, pod := range strings.Fields("agent-2jfkd agent-2jfkd agent-cwm5h agent-cwm5h agent-5dwl6") {
 		e := corev1.Event{Reason: "FailedCreate", InvolvedObject: corev1.ObjectReference{UID: "u"}}
 		e.Message = `Error creating: pods "` + pod + `" is forbidden: maximum memory usage per Container is 100Mi`
-		s := workload.Snapshot{Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Events: []corev1.Event{e}}
+		s := workload.Snapshot{
+			Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Events: []corev1.Event{e},
+		}
 		for _, f := range follower.Poll(s.Faults()) {
 			printed = append(printed, f.Text)
 		}
 	}
-	require.Equal(t, []string{`its pod is not created: pods "agent-…" is forbidden: maximum memory usage per Container is 100Mi`}, printed)
+	require.Equal(t, []string{"its pod is not created: pods \"agent-…\" is forbidden: maximum memory usage per " +
+		"Container is 100Mi"}, printed)
 }
 
 // A failed node keeps the status of its containers: the condition of the pod counts. Nobody waits for its pod.
