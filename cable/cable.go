@@ -27,15 +27,19 @@ type Gateway struct {
 	Name      string // cable name: Endpoint.spec.cable_name
 	Host      string // node name
 	PrivateIP netip.Addr
-	Octets    Octets         // of its addresses on the devices of cables; those of PrivateIP if it announces none, as older versions do
-	PublicIP  netip.Addr     // public address, outside NAT; the zero Addr if unknown
-	HealthIP  netip.Addr     // answers pings through the cable; the zero Addr if there is none
-	Returned  []netip.Addr   // addresses of Subnets to which packets must take this gateway, as it alone knows the connections
-	Subnets   []netip.Prefix // sorted, without host bits
-	NAT       bool           // expects NAT on its paths
-	Weight    int            // its share of new flows, compared to its siblings: 1 to MaxWeight, or 0 for DefaultWeight
-	Drain     Drain          // how far it has got on its way out of service
-	Siblings  bool           // its cluster has other active gateways
+	// Of its addresses on the devices of cables; those of PrivateIP if it announces none, as older
+	// versions do.
+	Octets   Octets
+	PublicIP netip.Addr // public address, outside NAT; the zero Addr if unknown
+	HealthIP netip.Addr // answers pings through the cable; the zero Addr if there is none
+	// Addresses of Subnets to which packets must take this gateway, as it alone knows the
+	// connections.
+	Returned []netip.Addr
+	Subnets  []netip.Prefix // sorted, without host bits
+	NAT      bool           // expects NAT on its paths
+	Weight   int            // its share of new flows, compared to its siblings: 1 to MaxWeight, or 0 for DefaultWeight
+	Drain    Drain          // how far it has got on its way out of service
+	Siblings bool           // its cluster has other active gateways
 	// TellsSiblings reports whether it announces Siblings. Older versions do not, and know no StandIn.
 	TellsSiblings bool
 	Default       string   // the driver for pairs that no policy decides, whether or not it is offered

@@ -211,8 +211,8 @@ func vtepClaim(g Gateway) Claim {
 }
 
 // OneVTEP is the reason why only one gateway can have an address on devices of cables, and what to do, for messages.
-const OneVTEP = "only one gateway can have it: delete the Endpoint of one of them in its own cluster, so that it chooses another, " +
-	"or make another node the gateway there"
+const OneVTEP = "only one gateway can have it: delete the Endpoint of one of them in its own cluster, so that it " +
+	"chooses another, or make another node the gateway there"
 
 // checkNetwork returns an error if a network of a cluster conflicts with another claim.
 func (c *Claims) checkNetwork(n netip.Prefix, cluster string) error {

@@ -239,7 +239,8 @@ func CheckRemote(g Gateway, own Networks) error {
 		ip   netip.Addr
 	}{{"private", g.PrivateIP}, {"public", g.PublicIP}} {
 		if slices.Contains(own.Nodes, a.ip) {
-			errs = append(errs, fmt.Errorf("%s IP %v belongs to a node of this cluster: give one of the two another address, or make another node the gateway there", a.what, a.ip))
+			errs = append(errs, fmt.Errorf("%s IP %v belongs to a node of this cluster: give one of the two another "+
+				"address, or make another node the gateway there", a.what, a.ip))
 		}
 		for _, nets := range [][]netip.Prefix{own.Services, own.Pods, own.Global} {
 			for _, p := range nets {

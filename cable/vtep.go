@@ -71,8 +71,9 @@ func (o Octets) in(network byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{network, o[0], o[1], o[2]})
 }
 
-// ChooseOctets returns octets that are not taken, for a gateway of a cluster on a node: the last three of its private IP, which older versions
-// expect, or else the first free ones of a sequence that depends only on the names.
+// ChooseOctets returns octets that are not taken, for a gateway of a cluster on a node: the last
+// three of its private IP, which older versions expect, or else the first free ones of a sequence
+// that depends only on the names.
 func ChooseOctets(cluster, node string, privateIP netip.Addr, taken map[Octets]bool) Octets {
 	o := OctetsOf(privateIP)
 	for n := 1; taken[o] || !o.usable(); n++ {

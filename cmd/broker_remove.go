@@ -85,12 +85,14 @@ func (o *brokerRemove) run(ctx context.Context) error {
 	}
 	report := o.progress()
 	if remains.Empty() {
-		report.Done("the cluster at %s has no broker in namespace %s: there is nothing to remove", side.URL, o.namespace)
+		report.Done("the cluster at %s has no broker in namespace %s: there is nothing to remove", side.URL,
+			o.namespace)
 		return nil
 	}
 	refused := o.refusal(remains)
 	if o.dryRun {
-		if err := cli.PrintActions(o.IOStreams, o.format.Format(), remains.Lines(side.Client)); err != nil || refused == nil {
+		if err := cli.PrintActions(o.IOStreams, o.format.Format(), remains.Lines(side.Client)); err != nil ||
+			refused == nil {
 			return err
 		}
 		report.Warn("%v", refused)
@@ -114,7 +116,8 @@ func (o *brokerRemove) run(ctx context.Context) error {
 			report.Warn("the CustomResourceDefinitions are kept: %s", kept)
 		}
 	}
-	report.Done("the broker is deleted; delete its join files, too: they contain keys, and nobody can join with them any more")
+	report.Done("the broker is deleted; delete its join files, too: they contain keys, and nobody can join with them " +
+		"any more")
 	return nil
 }
 
@@ -122,11 +125,13 @@ func (o *brokerRemove) run(ctx context.Context) error {
 func (o *brokerRemove) refusal(r *uninstall.BrokerRemains) error {
 	var errs []error
 	if len(r.Members) > 0 && !o.force.has(uninstall.Members) {
-		errs = append(errs, fmt.Errorf("the broker has members: %s: remove each with subctl uninstall, or, if it cannot be reached, with subctl revoke; to disconnect them, continue with --force=%s",
+		errs = append(errs, fmt.Errorf("the broker has members: %s: remove each with subctl uninstall, or, if it "+
+			"cannot be reached, with subctl revoke; to disconnect them, continue with --force=%s",
 			words.List(r.Members), uninstall.Members))
 	}
 	if len(r.OthersIn) > 0 && !o.force.has(uninstall.Objects) {
-		errs = append(errs, fmt.Errorf("the namespaces of the broker contain objects of others: %s: move them, or delete them, too, with --force=%s",
+		errs = append(errs, fmt.Errorf("the namespaces of the broker contain objects of others: %s: move them, or "+
+			"delete them, too, with --force=%s",
 			words.List(r.OthersIn), uninstall.Objects))
 	}
 	return errors.Join(errs...)

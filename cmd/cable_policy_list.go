@@ -100,7 +100,8 @@ func (o *cablePolicyList) noteBroker(ctx context.Context, all *catalog.Catalog) 
 			n++
 		}
 	}
-	o.progress().Note("this cluster also hosts a broker, with %d cable %s of its own: see subctl cable-policy list --broker",
+	o.progress().Note("this cluster also hosts a broker, with %d cable %s of its own: see subctl cable-policy list "+
+		"--broker",
 		n, map[bool]string{true: "policy", false: "policies"}[n == 1])
 }
 

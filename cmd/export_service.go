@@ -175,8 +175,9 @@ func (o *exportService) global(ctx context.Context, c client.Client) (bool, erro
 }
 
 // errNoExports is the error of a cluster without the kind.
-var errNoExports = fmt.Errorf("this cluster has no ServiceExports (CustomResourceDefinition %s), which subctl join installs with a global network. "+
-	"Nothing was changed; other clusters reach the Service without an export if subctl show networks prints no global network", mcsv1alpha1.ServiceExportFullName)
+var errNoExports = fmt.Errorf("this cluster has no ServiceExports (CustomResourceDefinition %s), which subctl join "+
+	"installs with a global network. Nothing was changed; other clusters reach the Service without an export if "+
+	"subctl show networks prints no global network", mcsv1alpha1.ServiceExportFullName)
 
 // checkKind returns an error if the cluster has no ServiceExports.
 func (o *exportService) checkKind(ctx context.Context, c client.Client) error {

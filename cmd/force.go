@@ -28,7 +28,8 @@ type forceFlag struct {
 // add declares the flag of c, with its completion and its check.
 func (f *forceFlag) add(c *cobra.Command, known []uninstall.Obstacle) {
 	f.known = known
-	c.Flags().StringSliceVar(&f.values, "force", nil, "continue in spite of these obstacles: "+strings.Join(f.names(), ", ")+"; or all of them: "+allObstacles)
+	c.Flags().StringSliceVar(&f.values, "force", nil,
+		"continue in spite of these obstacles: "+strings.Join(f.names(), ", ")+"; or all of them: "+allObstacles)
 	cli.Complete(c, "force", func(context.Context) ([]string, error) { return append(f.names(), allObstacles), nil })
 	cli.Before(c, f.check)
 }
@@ -56,7 +57,8 @@ func (f *forceFlag) check() error {
 		case slices.Contains(f.names(), name):
 			f.obstacles = append(slices.Clone(f.obstacles), uninstall.Obstacle(name))
 		default:
-			errs = append(errs, fmt.Errorf("--force=%s names no obstacle: use %s, or %s", name, strings.Join(f.names(), ", "), allObstacles))
+			errs = append(errs, fmt.Errorf("--force=%s names no obstacle: use %s, or %s", name,
+				strings.Join(f.names(), ", "), allObstacles))
 		}
 	}
 	return errors.Join(errs...)

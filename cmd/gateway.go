@@ -44,9 +44,12 @@ type gatewayChange struct {
 	format       *printer.Flag
 }
 
-// addFlags gives c the flags and the arguments of a command that changes gateways. names returns the nodes that can be its arguments. waits
-// describes --wait, which the command does not have if it is empty, and limits describes --timeout.
-func (o *gatewayChange) addFlags(c *cobra.Command, names func(look.Site) []string, waits string, limit time.Duration, limits string) {
+// addFlags gives c the flags and the arguments of a command that changes gateways. names returns
+// the nodes that can be its arguments. waits describes --wait, which the command does not have if
+// it is empty, and limits describes --timeout.
+func (o *gatewayChange) addFlags(
+	c *cobra.Command, names func(look.Site) []string, waits string, limit time.Duration, limits string,
+) {
 	cli.Lacks(c, "contexts", "a node belongs to one cluster: choose it with --context")
 	c.Args = func(_ *cobra.Command, args []string) error { return o.parse(c, args) }
 	f := c.Flags()
@@ -61,7 +64,8 @@ func (o *gatewayChange) addFlags(c *cobra.Command, names func(look.Site) []strin
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		return slices.DeleteFunc(names(s), func(n string) bool { return slices.Contains(args, n) }), cobra.ShellCompDirectiveNoFileComp
+		return slices.DeleteFunc(names(s), func(n string) bool { return slices.Contains(args, n) }),
+			cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

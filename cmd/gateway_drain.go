@@ -59,7 +59,8 @@ func newGatewayDrain(g *globals) *cobra.Command {
 		Long:    gatewayDrainLong,
 		Example: gatewayDrainExample,
 	}
-	o.addFlags(c, func(s look.Site) []string { return drain.Names(s, false) }, "wait until the gateways are drained, and list the connections that they still have", submarinerv1.DefaultGrace+afterGrace,
+	o.addFlags(c, func(s look.Site) []string { return drain.Names(s, false) }, "wait until the gateways are drained, "+
+		"and list the connections that they still have", submarinerv1.DefaultGrace+afterGrace,
 		"time limit for --wait; by default, a minute longer than the grace period of the gateways")
 	f := c.Flags()
 	f.Lookup("timeout").DefValue = "0s" // the help names no default, as it depends on the grace period
@@ -75,7 +76,8 @@ func newGatewayDrain(g *globals) *cobra.Command {
 
 // addGrace gives a command the flag --grace-period.
 func addGrace(c *cobra.Command, grace *time.Duration) {
-	c.Flags().DurationVar(grace, "grace-period", submarinerv1.DefaultGrace, "time that the connections of a gateway are given to end")
+	c.Flags().DurationVar(grace, "grace-period", submarinerv1.DefaultGrace,
+		"time that the connections of a gateway are given to end")
 	cli.Before(c, func() error {
 		if *grace < 0 || *grace > submarinerv1.MaxGrace {
 			return fmt.Errorf("--grace-period %v: it must be from 0s to %.0fh", *grace, submarinerv1.MaxGrace.Hours())

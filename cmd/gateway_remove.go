@@ -85,7 +85,8 @@ func (o *gatewayRemove) run(ctx context.Context) error {
 		return o.printBoth(draining, removal)
 	}
 	if draining.Lost != nil && !o.force {
-		return fmt.Errorf("%w\nnothing was changed: add another gateway first (subctl gateway add NODE); to remove it nevertheless, add --force", draining.Lost)
+		return fmt.Errorf("%w\nnothing was changed: add another gateway first (subctl gateway add NODE); to remove "+
+			"it nevertheless, add --force", draining.Lost)
 	}
 	if draining.Lost != nil {
 		o.progress().Warn("%v", draining.Lost)
@@ -105,7 +106,8 @@ func (o *gatewayRemove) run(ctx context.Context) error {
 // printBoth prints what draining and the removal change.
 func (o *gatewayRemove) printBoth(draining, removal drain.Plan) error {
 	lines := append(draining.Lines(), "wait until it is drained")
-	if err := cli.PrintActions(o.IOStreams, o.format.Format(), append(lines, removal.Lines()...)); err != nil || draining.Lost == nil {
+	if err := cli.PrintActions(o.IOStreams, o.format.Format(), append(lines, removal.Lines()...)); err != nil ||
+		draining.Lost == nil {
 		return err
 	}
 	if o.progress().Warn("%v", draining.Lost); o.force {

@@ -30,7 +30,8 @@ func newGatewayUndrain(g *globals) *cobra.Command {
 		Example: gatewayUndrainExample,
 		RunE:    func(c *cobra.Command, _ []string) error { return forAdministrators(o.undrain(c.Context())) },
 	}
-	o.addFlags(c, func(s look.Site) []string { return drain.Names(s, true) }, "wait until the gateways are in service", 2*time.Minute, "time limit for --wait")
+	o.addFlags(c, func(s look.Site) []string { return drain.Names(s, true) }, "wait until the gateways are in service",
+		2*time.Minute, "time limit for --wait")
 	return c
 }
 

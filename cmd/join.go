@@ -137,10 +137,13 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected, by its new cables where they change")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = cli.Output(c, printer.YAML, printer.JSON)
-	cli.GroupFlags(c, "This cluster", "clusterid", "clustercidr", "servicecidr", "cluster-labels", "clusterset", "create-clusterset", "broker-context", "image", "reset")
+	cli.GroupFlags(c, "This cluster", "clusterid", "clustercidr", "servicecidr", "cluster-labels", "clusterset",
+		"create-clusterset", "broker-context", "image", "reset")
 	cli.GroupFlags(c, "Gateways", "gateways", "gateway-nodes", "label-gateway", "multi-active-gateway", "natt")
-	cli.GroupFlags(c, "The broker", "broker-url", "broker-tls-server-name", "check-broker-certificate", "https-proxy", "no-proxy")
-	cli.GroupFlags(c, "Cables", "cable-driver", "cable-drivers", "combined-cable-drivers", "cable-driver-config", "encryption")
+	cli.GroupFlags(c, "The broker", "broker-url", "broker-tls-server-name", "check-broker-certificate", "https-proxy",
+		"no-proxy")
+	cli.GroupFlags(c, "Cables", "cable-driver", "cable-drivers", "combined-cable-drivers", "cable-driver-config",
+		"encryption")
 	cli.GroupFlags(c, "IPsec", "nattport", "force-udp-encaps", "ipsec-debug", "preferred-server")
 	cli.GroupFlags(c, "Global network", "globalnet", "globalnet-cidr", "globalnet-cluster-size")
 	cli.GroupFlags(c, "Health check", "health-check", "health-check-interval", "health-check-max-packet-loss-count")

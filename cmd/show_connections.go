@@ -39,18 +39,18 @@ A line below the table names nodes that drop packets now, and why: see docs/trou
 LOCAL GATEWAY is shown if there are several.
 
 -o wide also shows the local gateway, the number of the policy's rule, details of the cable, and
-CLUSTERSETS, the clustersets that the two clusters share, if you may read the clusters. DESIRED DRIVER differs from CABLE DRIVER while the pair changes its cable. DRIVER REASON
-tells why it is not the driver that the policy names, or that is the clusters' default. MTU is the
-largest packet that the cable carries, and PATH MTU the largest packet of the network between
-the gateways, in bytes. RECEIVED and SENT count the bytes of an encrypted cable since its keys
-or its program were last replaced, and HANDSHAKE is the time since the gateways last agreed on
-keys. DETECTED BY is the probe that last found that the cable does not carry packets, how long
-ago, and until when if the cable carries them again, where there are several ways to the
-cluster: ping; echo, which the remote gateway's kernel forwards back; or large echo, a packet
-as large as the MTU. DROPPED counts the packets from and to the cluster that the gateway
-dropped to keep clusters apart, such as packets for a third cluster. IMPLEMENTATION is kernel,
-or the program that processes the packets. ATTEMPTS lists the attempts to reach the remote
-gateway.
+CLUSTERSETS, the clustersets that the two clusters share, if you may read the clusters. DESIRED
+DRIVER differs from CABLE DRIVER while the pair changes its cable. DRIVER REASON tells why it is
+not the driver that the policy names, or that is the clusters' default. MTU is the largest packet
+that the cable carries, and PATH MTU the largest packet of the network between the gateways, in
+bytes. RECEIVED and SENT count the bytes of an encrypted cable since its keys or its program were
+last replaced, and HANDSHAKE is the time since the gateways last agreed on keys. DETECTED BY is
+the probe that last found that the cable does not carry packets, how long ago, and until when if
+the cable carries them again, where there are several ways to the cluster: ping; echo, which the
+remote gateway's kernel forwards back; or large echo, a packet as large as the MTU. DROPPED counts
+the packets from and to the cluster that the gateway dropped to keep clusters apart, such as
+packets for a third cluster. IMPLEMENTATION is kernel, or the program that processes the packets.
+ATTEMPTS lists the attempts to reach the remote gateway.
 
 With --wait, the command waits until it would exit with 0, there is a connection to each gateway
 of each cluster that the cluster knows (subctl show clusters), and all cables are the ones that

@@ -75,8 +75,10 @@ func (g *globals) planPicture(ctx context.Context, node string, format printer.F
 		err = look.ErrTrouble
 	}
 	if !format.Structured() {
-		progress.New(&notes).Note("each line creates an object of the kernel of node %s; its marks, numbers and tables are described in docs/numbers.md", node)
-		progress.New(&notes).Note("to compare, run on the node: ip -d link, ip rule, ip route show table all, ip nexthop, bridge fdb, nft list ruleset")
+		progress.New(&notes).Note("each line creates an object of the kernel of node %s; its marks, numbers and "+
+			"tables are described in docs/numbers.md", node)
+		progress.New(&notes).Note("to compare, run on the node: ip -d link, ip rule, ip route show table all, ip " +
+			"nexthop, bridge fdb, nft list ruleset")
 		return look.Picture{Data: state.String(), Notes: notes.String(), Err: err}
 	}
 	var b bytes.Buffer

@@ -21,8 +21,8 @@ type DropCounter interface {
 	// DropReasons returns the number of packets that the owner's tables of nftables have dropped,
 	// for clusters or not, by reason: see DropReason.
 	DropReasons() (map[string]uint64, error)
-	// ChainDrops is like DropReasons, for the owner's chains of iptables, which runs a program, and, for the route agent, for what Linux
-	// drops by rp_filter.
+	// ChainDrops is like DropReasons, for the owner's chains of iptables, which runs a program,
+	// and, for the route agent, for what Linux drops by rp_filter.
 	ChainDrops() (map[string]uint64, error)
 }
 

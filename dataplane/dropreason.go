@@ -39,8 +39,9 @@ var DropReasons = map[string]string{
 		"cluster",
 	DropUnknownSender: "packets to ports of cables or probes from hosts that are no gateways",
 	DropDetour:        "packets that another gateway of this cluster hands over, while no cable of either works",
-	DropReversePath: "packets that arrive on another device than the one that leads to their source, which Linux drops where rp_filter is 1: " +
-		"also those that pods of other clusters send to this node beside the cables. To accept them: sysctl -w net.ipv4.conf.all.rp_filter=2",
+	DropReversePath: "packets that arrive on another device than the one that leads to their source, which Linux " +
+		"drops where rp_filter is 1: also those that pods of other clusters send to this node beside the cables. To " +
+		"accept them: sysctl -w net.ipv4.conf.all.rp_filter=2",
 }
 
 // ChainDropReason returns the reason for which a rule of a Chain drops packets; empty if it drops none.

@@ -268,7 +268,8 @@ func (c *chooser) ownVTEP(p *Peer) error {
 	if !c.snapshot.Standing.Active || own != p.VTEP(dataplane.VXLANNet) {
 		return nil
 	}
-	return fmt.Errorf("address %v between the gateways is that of node %s of this cluster: %s", own, c.membership.Self.Name, cable.OneVTEP)
+	return fmt.Errorf("address %v between the gateways is that of node %s of this cluster: %s", own,
+		c.membership.Self.Name, cable.OneVTEP)
 }
 
 // room reports, as an error, that policies already make the gateway create as many

@@ -5,9 +5,11 @@ import (
 	"subctl/dataplane"
 )
 
-// chooseOctets returns the octets of this node's addresses on the devices of cables. What its Endpoint announces stays, as the other
-// ends of its cables use it. Only while none of its cables has answered, it gives up the octets of its private IP if another gateway has
-// them: two that have started at the same time both do so. It does so once, so that no other cluster can keep it changing.
+// chooseOctets returns the octets of this node's addresses on the devices of cables. What its
+// Endpoint announces stays, as the other ends of its cables use it. Only while none of its cables
+// has answered, it gives up the octets of its private IP if another gateway has them: two that have
+// started at the same time both do so. It does so once, so that no other cluster can keep it
+// changing.
 func (m *Membership) chooseOctets(s Snapshot) cable.Octets {
 	own, taken := cable.OctetsOf(m.Self.IP), map[cable.Octets]bool{}
 	for _, e := range m.Endpoints {
@@ -36,8 +38,8 @@ func (m *Membership) chooseOctets(s Snapshot) cable.Octets {
 	return cable.ChooseOctets(m.Submariner.Spec.ClusterID, m.Self.Name, m.Self.IP, taken)
 }
 
-// octetsOf returns the octets of a gateway node of this cluster. One that has no Endpoint yet has none: it will choose others than those
-// that are taken.
+// octetsOf returns the octets of a gateway node of this cluster. One that has no Endpoint yet has
+// none: it will choose others than those that are taken.
 func (m *Membership) octetsOf(s Snapshot, n cable.Node) (cable.Octets, bool) {
 	if n.Name == m.Self.Name && s.Standing.Active {
 		return m.Octets, true

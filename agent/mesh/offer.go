@@ -69,8 +69,9 @@ func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Lo
 	}
 	return cable.Local{
 		Gateway: cable.Gateway{
-			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, Octets: m.Octets, PublicIP: s.PublicIP, HealthIP: healthIP,
-			Subnets: m.Own.Announced(), NAT: spec.NatEnabled,
+			Cluster: spec.ClusterID, Host: m.Self.Name, PrivateIP: m.Self.IP, Octets: m.Octets, PublicIP: s.PublicIP,
+			HealthIP: healthIP,
+			Subnets:  m.Own.Announced(), NAT: spec.NatEnabled,
 			Name: cableName(spec.ClusterID, m.Self.IP),
 		},
 		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Global: m.Own.Global, Keys: s.Keys, Settings: settings,

@@ -80,7 +80,8 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 	}
 	v := vxlan.Tunnel{
 		Device: dataplane.VXLANIPsecDevice, VNI: dataplane.CableVNI, Port: dataplane.VXLANIPsecPort, SourcePort: dataplane.VXLANIPsecPort,
-		Net: dataplane.VXLANIPsecNet, Hops: dataplane.VXLANIPsecNexthopID, Self: local.Gateway, Local: local.PrivateIP, Guard: block.Key(),
+		Net: dataplane.VXLANIPsecNet, Hops: dataplane.VXLANIPsecNexthopID, Self: local.Gateway, Local: local.PrivateIP,
+		Guard: block.Key(),
 	}
 	for _, p := range peers {
 		v.MTU = max(v.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes have the MTU of narrower paths

@@ -49,7 +49,8 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 	t := vxlan.Tunnel{
 		Device: dataplane.VXLANWireGuardDevice, Over: dataplane.WireGuardDevice, VNI: dataplane.CableVNI,
 		Port: dataplane.VXLANWireGuardPort, Net: dataplane.VXLANWireGuardNet, Hops: dataplane.VXLANWireGuardNexthopID,
-		Self: local.Gateway, Local: address(local.Gateway), MTU: local.MTU - dataplane.WireGuardOverhead - dataplane.VXLANOverhead,
+		Self: local.Gateway, Local: address(local.Gateway),
+		MTU: local.MTU - dataplane.WireGuardOverhead - dataplane.VXLANOverhead,
 	}
 	inner := cable.Listen{Proto: "udp", Port: t.Port, Device: t.Over, VXLAN: true}
 	err = t.Inside(d, &w, inner, peers, func(p cable.Peer) (vxlan.Carrier, error) {

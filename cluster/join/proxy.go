@@ -99,7 +99,8 @@ func (j *Operation) proxyUser(ctx context.Context) (broker.Secret, error) {
 	if err != nil || want.Host == "" {
 		return nil, nil
 	}
-	if env, err := proxy.Parse(j.Environment.URL); err == nil && env.Scheme == want.Scheme && env.Host == want.Host && env.User != nil {
+	env, err := proxy.Parse(j.Environment.URL)
+	if err == nil && env.Scheme == want.Scheme && env.Host == want.Host && env.User != nil {
 		password, _ := env.User.Password()
 		return broker.Secret(env.User.Username() + ":" + password), nil
 	}

@@ -159,7 +159,8 @@ func (h *Host) ChainDrops() (map[string]uint64, error) {
 	return reasons, nil
 }
 
-// rulePackets returns the packets that a rule has counted, in the notation of "iptables -v -S"; false if the line is no rule.
+// rulePackets returns the packets that a rule has counted, in the notation of "iptables -v -S";
+// false if the line is no rule.
 func rulePackets(line string) (n uint64, counts bool) {
 	_, after, ok := strings.Cut(line, " -c ")
 	text, _, _ := strings.Cut(after, " ")

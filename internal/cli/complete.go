@@ -43,18 +43,20 @@ func nextItems(values []string, typed string) []string {
 
 // fileFlags are the flags whose values are names of files.
 var fileFlags = []string{
-	"broker-info", "cache-dir", "certificate-authority", "client-certificate", "client-key", "filename", "ipsec-psk-from", "join-file",
-	"kubeconfig", "networks-file", "password-file", "signing-key-from", "state-file", "tls-cert", "tls-key", "uplinks-file",
+	"broker-info", "cache-dir", "certificate-authority", "client-certificate", "client-key", "filename",
+	"ipsec-psk-from", "join-file", "kubeconfig", "networks-file", "password-file", "signing-key-from", "state-file",
+	"tls-cert", "tls-key", "uplinks-file",
 }
 
-// CompleteNoFiles makes the shell offer no names of files for the values of the flags of a command that are no files, and
-// for its arguments, unless the command completes them.
+// CompleteNoFiles makes the shell offer no names of files for the values of the flags of a command
+// that are no files, and for its arguments, unless the command completes them.
 func CompleteNoFiles(c *cobra.Command, argumentIsFile bool) {
 	if c.ValidArgsFunction == nil && !argumentIsFile {
 		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if _, completes := c.GetFlagCompletionFunc(f.Name); completes || f.NoOptDefVal != "" || slices.Contains(fileFlags, f.Name) {
+		if _, completes := c.GetFlagCompletionFunc(f.Name); completes || f.NoOptDefVal != "" ||
+			slices.Contains(fileFlags, f.Name) {
 			return
 		}
 		if err := c.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions); err != nil {

@@ -10,8 +10,8 @@ import (
 // helpWidth is the number of columns of the flags in a help text.
 const helpWidth = 100
 
-// flagGroups is the key of the annotation of a command with the titles of its groups of flags, a line each, and of a flag
-// with the title of its group.
+// flagGroups is the key of the annotation of a command with the titles of its groups of flags, a
+// line each, and of a flag with the title of its group.
 const flagGroups = "subctl/flag-groups"
 
 // GroupFlags gives flags of a command, which must exist, a group of their own in its help. Flags without a group come

@@ -1,6 +1,7 @@
-// Package drain takes gateways out of service and puts them back, by annotations of their nodes that the agents follow:
-// see agent/mesh/share.go. It makes nodes gateways, and takes them from the gateways, by their label. It refuses to drain the last gateway that works, and waits until the agents report that a
-// gateway is drained, or is in service again.
+// Package drain takes gateways out of service and puts them back, by annotations of their nodes
+// that the agents follow: see agent/mesh/share.go. It makes nodes gateways, and takes them from the
+// gateways, by their label. It refuses to drain the last gateway that works, and waits until the
+// agents report that a gateway is drained, or is in service again.
 package drain
 
 import (
@@ -63,7 +64,8 @@ func (p *Plan) Lines() (lines []string) {
 		case is && !was:
 			lines = append(lines, fmt.Sprintf("label node %s: %s=true", n.Name, submarinerv1.GatewayNodeLabel))
 		case was && !is:
-			lines = append(lines, fmt.Sprintf("remove the label %s=true of node %s", submarinerv1.GatewayNodeLabel, n.Name))
+			lines = append(lines,
+				fmt.Sprintf("remove the label %s=true of node %s", submarinerv1.GatewayNodeLabel, n.Name))
 		}
 		for _, k := range []string{submarinerv1.DrainAnnotation, submarinerv1.WeightAnnotation} {
 			was, had := p.before[i].Annotations[k]
@@ -76,7 +78,8 @@ func (p *Plan) Lines() (lines []string) {
 		}
 	}
 	if p.Kept != nil && *p.Kept.Spec.Gateways != *p.wasKept.Spec.Gateways {
-		lines = append(lines, fmt.Sprintf("keep %s instead of %d", words.Count(int(*p.Kept.Spec.Gateways), "gateway node"), *p.wasKept.Spec.Gateways))
+		lines = append(lines, fmt.Sprintf("keep %s instead of %d",
+			words.Count(int(*p.Kept.Spec.Gateways), "gateway node"), *p.wasKept.Spec.Gateways))
 	}
 	return lines
 }
@@ -106,7 +109,8 @@ func (p *Plan) applyKept(ctx context.Context, c client.Client) error {
 	if p.Kept == nil {
 		return nil
 	}
-	if err := c.Patch(ctx, p.Kept.DeepCopy(), client.MergeFrom(p.wasKept), client.FieldOwner(kube.FieldOwner)); err != nil {
+	if err := c.Patch(ctx, p.Kept.DeepCopy(), client.MergeFrom(p.wasKept),
+		client.FieldOwner(kube.FieldOwner)); err != nil {
 		return fmt.Errorf("changing the number of gateway nodes that the cluster keeps: %w", err)
 	}
 	return nil

@@ -14,8 +14,9 @@ import (
 	"subctl/internal/look"
 )
 
-// This file makes nodes gateways, and takes them from the gateways. The agent that replaces gateway nodes keeps the number
-// of Submariner.spec.gateways, so that number changes, too: it would undo the change otherwise.
+// This file makes nodes gateways, and takes them from the gateways. The agent that replaces gateway
+// nodes keeps the number of Submariner.spec.gateways, so that number changes, too: it would undo
+// the change otherwise.
 
 // Candidates returns the nodes of a cluster that can become gateways, sorted.
 func Candidates(s look.Site) (names []string) {
@@ -59,13 +60,14 @@ func Add(s look.Site, names []string) (Plan, error) {
 		}
 	}
 	if kept := s.Submariner.Spec.Gateways; kept != nil && *kept > 0 {
-		p.keep(s, min(*kept+int32(len(p.Nodes)), trust.MaxGateways), append(slices.Clone(s.Submariner.Spec.GatewayNodes), p.changed()...))
+		p.keep(s, min(*kept+int32(len(p.Nodes)), trust.MaxGateways),
+			append(slices.Clone(s.Submariner.Spec.GatewayNodes), p.changed()...))
 	}
 	return p, errors.Join(errs...)
 }
 
-// Remove plans to take nodes from the gateways; Drain comes before. Fewer gateway nodes are kept from then on, if the rest
-// is fewer.
+// Remove plans to take nodes from the gateways; Drain comes before. Fewer gateway nodes are kept
+// from then on, if the rest is fewer.
 func Remove(s look.Site, names []string) Plan {
 	var p Plan
 	rest := int32(0)
@@ -84,7 +86,8 @@ func Remove(s look.Site, names []string) Plan {
 		}
 	}
 	if kept := s.Submariner.Spec.Gateways; kept != nil {
-		p.keep(s, min(*kept, rest), slices.DeleteFunc(slices.Clone(s.Submariner.Spec.GatewayNodes), func(n string) bool { return slices.Contains(names, n) }))
+		p.keep(s, min(*kept, rest), slices.DeleteFunc(slices.Clone(s.Submariner.Spec.GatewayNodes),
+			func(n string) bool { return slices.Contains(names, n) }))
 	}
 	return p
 }

@@ -28,7 +28,9 @@ const (
 )
 
 // Wait waits until gateways are drained, or in service. If limit is reached, the exit code is 3.
-func Wait(ctx context.Context, t *look.Target, say *progress.Reporter, names []string, goal Goal, limit time.Duration) error {
+func Wait(
+	ctx context.Context, t *look.Target, say *progress.Reporter, names []string, goal Goal, limit time.Duration,
+) error {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	what := string(goal)
@@ -53,7 +55,8 @@ func Wait(ctx context.Context, t *look.Target, say *progress.Reporter, names []s
 			return nil
 		}
 		if wake.After(waiting, cluster.Poll) != nil {
-			err := fmt.Errorf("waiting until %s %s %s: %w: the nodes are changed, and the gateways follow without this command; not reached yet:\n  %s\nsee subctl show gateways",
+			err := fmt.Errorf("waiting until %s %s %s: %w: the nodes are changed, and the gateways follow without "+
+				"this command; not reached yet:\n  %s\nsee subctl show gateways",
 				words.List(names), areOrIs(names), what, cluster.Interrupted(waiting), strings.Join(reasons, "\n  "))
 			if ctx.Err() != nil {
 				err = errors.New(strings.Replace(err.Error(), "out of time", "interrupted", 1))
@@ -84,7 +87,8 @@ func observe(s look.Site, err error, name string, goal Goal) awaited {
 		return awaited{name: name, why: err.Error()}
 	}
 	a := awaited{name: name, why: printer.Clean(pending(s, name, goal))}
-	if gw := report(s, name); goal == IsDrained && gw != nil && gw.Status.Drain == submarinerv1.Draining && look.Stale(*gw, s.Now) == "" {
+	if gw := report(s, name); goal == IsDrained && gw != nil && gw.Status.Drain == submarinerv1.Draining &&
+		look.Stale(*gw, s.Now) == "" {
 		a.flows = listed(gw)
 	}
 	return a

@@ -94,7 +94,8 @@ const leavingMessage = "the remote gateway is drained, or its node is no gateway
 // that it goes is no fault to look for.
 func ConnectionState(c submarinerv1.Connection) (status, message string) {
 	announced := c.Endpoint.BackendConfig
-	if c.Status != submarinerv1.Connected && (announced[submarinerv1.BackendLeaving] == "true" || announced[submarinerv1.BackendDrain] == submarinerv1.Drained) {
+	if c.Status != submarinerv1.Connected && (announced[submarinerv1.BackendLeaving] == "true" ||
+		announced[submarinerv1.BackendDrain] == submarinerv1.Drained) {
 		return StatusLeaving, leavingMessage
 	}
 	return string(c.Status), c.StatusMessage

@@ -32,7 +32,8 @@ func (s Site) uses() []catalog.Use {
 			status, message := ConnectionState(c)
 			u := catalog.Use{
 				Cluster: s.Name, Gateway: gw.Name, RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname,
-				CableDriver: catalog.CableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: status, Message: message, DriverReason: c.DriverReason,
+				CableDriver: catalog.CableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: status,
+				Message: message, DriverReason: c.DriverReason,
 			}
 			if c.UsingIP == "" && c.Status != submarinerv1.Connected {
 				u.CableDriver = "" // refused, or waiting: the driver is not in use

@@ -139,13 +139,13 @@ const (
 	// BackendNotRunning names agents of the cluster that do not run, for messages. Without it, all
 	// run, as far as the gateway knows.
 	BackendNotRunning = "agents-not-running"
-	// BackendLeaving is "true" if the node is no gateway node any more, so that its cables end within seconds. It is for
-	// messages.
+	// BackendLeaving is "true" if the node is no gateway node any more, so that its cables end
+	// within seconds. It is for messages.
 	BackendLeaving = "gateway-leaving"
 	// BackendSiblings is "true" if the cluster has other active gateways, and else "false". Both ends of a cable choose its driver by it.
 	BackendSiblings = "gateway-siblings"
-	// BackendOctets are the last three octets of the gateway's addresses on the devices of cables, such as "16.1.11". Without it, they
-	// are those of Endpoint.spec.private_ip.
+	// BackendOctets are the last three octets of the gateway's addresses on the devices of cables,
+	// such as "16.1.11". Without it, they are those of Endpoint.spec.private_ip.
 	BackendOctets = "gateway-octets"
 )
 
