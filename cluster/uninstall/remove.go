@@ -3,10 +3,12 @@ package uninstall
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,11 +160,39 @@ func (u *Operation) removeNamespace(ctx context.Context, r *Remains) error {
 		patch := []byte(`{"metadata":{"labels":{"` + cluster.ManagedByLabel + `":null}}}`)
 		return client.IgnoreNotFound(u.Cluster.Patch(ctx, ns, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(kube.FieldOwner)))
 	}
+	if err := u.removeFailedPods(ctx); err != nil && !apierrors.IsForbidden(err) { // without the right, it takes longer
+		return err
+	}
 	if err := u.delete(ctx, ns); err != nil {
 		return err
 	}
 	u.Report.Step("waiting until namespace %s is deleted", cluster.Namespace)
 	return u.gone(ctx, ns)
+}
+
+// removeFailedPods deletes the pods on nodes that are not Ready without waiting for their kubelets, as
+// kubectl delete --force does: otherwise the namespace would exist until these nodes return.
+func (u *Operation) removeFailedPods(ctx context.Context) error {
+	nodes := &corev1.NodeList{}
+	if err := u.Cluster.List(ctx, nodes); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	pods := &corev1.PodList{}
+	if err := u.Cluster.List(ctx, pods, client.InNamespace(cluster.Namespace)); err != nil {
+		return fmt.Errorf("listing the pods of the agents: %w", err)
+	}
+	for _, p := range pods.Items {
+		failed := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
+			return n.Name == p.Spec.NodeName && !cluster.IsReady(n)
+		})
+		if !failed {
+			continue
+		}
+		if err := u.Cluster.Delete(ctx, &p, client.GracePeriodSeconds(0)); err != nil && !kube.NotThere(err) {
+			return fmt.Errorf("deleting pod %s on node %s: %w", p.Name, p.Spec.NodeName, err)
+		}
+	}
+	return nil
 }
 
 // gonePoll is the interval at which gone checks.

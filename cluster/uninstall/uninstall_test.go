@@ -403,9 +403,14 @@ func TestUninstallWithANodeDown(t *testing.T) {
 	}
 	require.NoError(t, j.c.Create(t.Context(), down))
 	require.NoError(t, j.c.Create(t.Context(), &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n3")}))
+	// Its kubelet does not end the pod, and the namespace waits for it.
+	pod := &corev1.Pod{ObjectMeta: clustertest.In("submariner-routeagent-x"), Spec: corev1.PodSpec{NodeName: "n3"}}
+	pod.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
+	require.NoError(t, j.c.Create(t.Context(), pod))
 	require.EqualError(t, j.uninstall(t), "nodes that the agents could not clean may still have devices, routes and rules: "+
 		"restart n3; or join again, and uninstall while all nodes are Ready")
 	require.Contains(t, j.said.String(), "node n3 is not Ready, so its agents cannot clean it")
+	require.False(t, exists(t, j.c, pod))
 	require.NotContains(t, j.said.String(), "✓ the nodes are clean")
 	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except devices, routes and rules on n3 until a restart\n")
 	require.True(t, j.remains(t).Empty())

@@ -33,7 +33,7 @@ func (s *Snapshot) rejected(w metav1.Object) *Fault {
 
 // rejectedName matches the name of a rejected pod in the answer of an API server: its last part is random, and
 // another one each time that a controller tries.
-var rejectedName = regexp.MustCompile(`(pods? "[a-z0-9.-]*-)[a-z0-9]{5}"`)
+var rejectedName = regexp.MustCompile(`([Pp]ods? "[a-z0-9.-]*-)[a-z0-9]{5}"`)
 
 // rejection returns the fault of a pod that the API server has not created, for the reason text.
 func (s *Snapshot) rejection(text string) *Fault {
@@ -80,6 +80,8 @@ var remedies = []struct{ sign, remedy string }{
 		"raise the limits of the LimitRange (kubectl get limitranges -n NAMESPACE), or delete it",
 	},
 	{"usage per Pod is", "raise the limits of the LimitRange (kubectl get limitranges -n NAMESPACE), or delete it"},
+	{"must be less than or equal to cpu limit of", // which no agent has: it is a default
+		"raise the limits of the LimitRange (kubectl get limitranges -n NAMESPACE), or delete it"},
 	{"failed calling webhook", "repair the webhook that is named here, or exempt namespace NAMESPACE from it"},
 	{"denied the request", "exempt namespace NAMESPACE from the policy that is named here"},
 	{"no PriorityClass", "create the PriorityClass"},

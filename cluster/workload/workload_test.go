@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -137,6 +138,13 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 			"maximum memory usage per Container is 256Mi, but limit is", "raise the limits of the LimitRange",
 		},
 		{
+			"LimitRange of CPU, whose maximum is the default limit, too",
+			[]client.Object{&corev1.LimitRange{ObjectMeta: in, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")},
+			}}}}},
+			"must be less than or equal to cpu limit of 5m", "raise the limits of the LimitRange",
+		},
+		{
 			"ResourceQuota", []client.Object{&corev1.ResourceQuota{ObjectMeta: in, Spec: corev1.ResourceQuotaSpec{
 				Hard: corev1.ResourceList{corev1.ResourceLimitsMemory: resource.MustParse("1Mi")},
 			}}},
@@ -246,20 +254,23 @@ func TestRejectionIsPrintedOnce(t *testing.T) {
 	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent", UID: "u"}}
-	var follower workload.Follower
-	var printed []string
-	for _, pod := range strings.Fields("agent-2jfkd agent-2jfkd agent-cwm5h agent-cwm5h agent-5dwl6") {
-		e := corev1.Event{Reason: "FailedCreate", InvolvedObject: corev1.ObjectReference{UID: "u"}}
-		e.Message = `Error creating: pods "` + pod + `" is forbidden: maximum memory usage per Container is 100Mi`
-		s := workload.Snapshot{
-			Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Events: []corev1.Event{e},
+	for _, message := range []string{
+		`pods "agent-%s" is forbidden: maximum memory usage is 100Mi`, `Pod "agent-%s" is invalid: spec`,
+	} {
+		var follower workload.Follower
+		var printed []string
+		for _, pod := range strings.Fields("2jfkd 2jfkd cwm5h cwm5h 5dwl6") {
+			e := corev1.Event{Reason: "FailedCreate", InvolvedObject: corev1.ObjectReference{UID: "u"}}
+			e.Message = "Error creating: " + fmt.Sprintf(message, pod)
+			s := workload.Snapshot{
+				Namespace: "ns", DaemonSets: []appsv1.DaemonSet{ds}, Nodes: []corev1.Node{n}, Events: []corev1.Event{e},
+			}
+			for _, f := range follower.Poll(s.Faults()) {
+				printed = append(printed, f.Text)
+			}
 		}
-		for _, f := range follower.Poll(s.Faults()) {
-			printed = append(printed, f.Text)
-		}
+		require.Equal(t, []string{"its pod is not created: " + fmt.Sprintf(message, "…")}, printed)
 	}
-	require.Equal(t, []string{"its pod is not created: pods \"agent-…\" is forbidden: maximum memory usage per " +
-		"Container is 100Mi"}, printed)
 }
 
 // A failed node keeps the status of its containers: the condition of the pod counts. Nobody waits for its pod.
