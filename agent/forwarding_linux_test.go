@@ -71,6 +71,14 @@ func TestForwardingIsProbed(t *testing.T) {
 			by:   dataplane.Dropper{Family: "ip", Table: "filter", Chain: "FORWARD"},
 			says: []string{"of chain FORWARD in table ip filter", "iptables -t filter -S FORWARD"},
 		},
+		"ufw, with a rule of its user": { // one that is added at the end is never reached
+			firewall: "iptables -N ufw-user-forward; iptables -I FORWARD -j ufw-user-forward; " +
+				"iptables -A ufw-user-forward -i vx-submariner -j DROP",
+			undo: "iptables -D FORWARD -j ufw-user-forward; iptables -F ufw-user-forward; iptables -X ufw-user-forward",
+			rule: true,
+			by:   dataplane.Dropper{Family: "ip", Table: "filter", Chain: "ufw-user-forward"},
+			says: []string{"Allow it: ufw route insert 1 allow in on vx-submariner"},
+		},
 		"network policies": {
 			firewall: policy,
 			undo:     "iptables -D FORWARD -j cali-FORWARD; iptables -F cali-FORWARD; iptables -X cali-FORWARD",
