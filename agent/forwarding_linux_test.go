@@ -49,7 +49,8 @@ func TestForwardingIsProbed(t *testing.T) {
 			by: dataplane.Dropper{Family: "inet", Table: "firewalld", Chain: "filter_FORWARD"},
 			says: []string{
 				"chain filter_FORWARD in table inet firewalld",
-				"firewall-cmd --permanent --zone=trusted --add-interface=vx-submariner", "firewall-cmd --reload",
+				"firewall-cmd --permanent --zone=trusted --add-interface=vx-submariner",
+				"firewall-cmd --permanent --add-port=4800/udp", "firewall-cmd --reload",
 			},
 		},
 		"nftables with policy drop": {

@@ -75,7 +75,8 @@ func remedy(by dataplane.Dropper, devices []string) string {
 	}; {
 	case by.Table == "firewalld":
 		each("firewall-cmd --permanent --zone=trusted --add-interface=%s")
-		commands = append(commands, "firewall-cmd --reload")
+		commands = append(commands, fmt.Sprintf("firewall-cmd --permanent --add-port=%d/udp", dataplane.IntraPort),
+			"firewall-cmd --reload")
 	case by.Chain == "ufw-user-forward": // a rule at its end would not be reached
 		each("ufw route insert 1 allow in on %s")
 	case strings.HasPrefix(by.Chain, "ufw-"):

@@ -29,18 +29,19 @@ type Probes struct {
 }
 
 // Pause returns the time from a ping to the next. connected reports whether the target
-// answered before, and lost is the number of pings in a row that it has not answered.
+// answered before, and lost is the number of pings in a row that it has not answered. With a Retry, it doubles up to a
+// quarter of the interval: for so long a path that works again is still reported as one that does not.
 func (p Probes) Pause(connected bool, lost int) time.Duration {
 	if p.Retry == 0 || connected && lost == 0 {
 		return p.Interval
 	}
-	pause := p.Retry
+	pause, longest := p.Retry, p.Interval/4
 	for range lost {
-		if pause *= 2; pause >= p.Interval {
-			return p.Interval
+		if pause *= 2; pause >= longest {
+			return longest
 		}
 	}
-	return min(pause, p.Interval)
+	return min(pause, longest)
 }
 
 // FastEvery returns the time between the pings of each target that is Fast.
