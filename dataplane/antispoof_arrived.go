@@ -17,6 +17,9 @@ import "net/netip"
 // Nothing in this is about IPv6, which cables do not carry: a rule for each device drops what a sender has hidden. Nor is it about ARP: see
 // Conf.ARPIgnore.
 //
+// The kernel of a remote gateway sends ICMP redirects about the node's own echoes, which it sends back the way they came. They
+// are dropped, and not reported: see DropReason.
+//
 // The rules see fragments before these are put together; only the first one of an ICMP error has the addresses.
 func (a Antispoof) arrivedRules(r *antispoofRules) {
 	if !a.checksInside() || len(a.Inside) == 0 {
@@ -38,6 +41,7 @@ func (a Antispoof) arrivedRules(r *antispoofRules) {
 			continue
 		}
 		own := netip.PrefixFrom(e.Own, 32)
+		r.drop(AntispoofArrivedErrors, Match{ICMPTypes: Range{Min: redirect, Max: redirect}}, Match{ErrorTo: e.Own})
 		r.jump(AntispoofForged, AntispoofArrivedErrors, Match{ErrorTo: e.Own})
 		r.jump(AntispoofArrivedOwn, AntispoofArriving, Match{SAddr: own})
 		*r = append(*r, AntispoofRule{Chain: AntispoofArrivedOwn, Matches: []Match{{SAddr: own}}, Over: EchoRate, Carried: true, Jump: AntispoofForged})

@@ -13,7 +13,10 @@ type PeerNet struct {
 
 // errorTypes are the types of ICMP messages that contain the beginning of a packet, to whose connection connection tracking adds them (RFC 792):
 // destination unreachable, source quench and redirect; time exceeded and parameter problem.
-var errorTypes = []Range{{Min: 3, Max: 5}, {Min: 11, Max: 12}}
+var errorTypes = []Range{{Min: 3, Max: redirect}, {Min: 11, Max: 12}}
+
+// redirect is the type of ICMP redirects.
+const redirect = 5
 
 // errorRules are about ICMP errors that arrive on a device of Out: the packet inside was sent to the cluster that sends the error. A member could
 // otherwise lower the path MTU of connections between two others, or end them: connection tracking finds the connection by the packet inside. The
