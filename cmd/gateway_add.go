@@ -14,7 +14,9 @@ const gatewayAddLong = `Make nodes gateways, and wait until they are connected t
 A gateway gets new connections of the cluster with several active gateways (subctl join
 --multi-active-gateway); else it is a standby. The cluster keeps one gateway node more from then
 on for each that is added: if one is gone, another node takes its place (docs/failover.md). A node
-that is named here is not replaced while it exists, as with subctl join --gateway-nodes.`
+that is named here is not replaced while it exists, as with subctl join --gateway-nodes. A cluster
+that has joined with --label-gateway=false, or whose last gateway was removed, keeps no number of
+them: subctl join --gateways makes it keep one again.`
 
 const gatewayAddExample = `  # print what would change, and make a node a gateway
   subctl gateway add gw-2 --dry-run

@@ -232,6 +232,10 @@ func TestLeavingGateway(t *testing.T) {
 			require.Equal(t, test.code, r.code, r.stderr)
 			require.Regexp(t, "gw-gone .* "+test.status+" ", r.stdout)
 			require.Equal(t, test.status == "error", strings.Contains(r.stdout+r.stderr, "check the chains"))
+			r = runIn(t, world{"west": {submariner("west"), gateway("west", "gw-1", time.Second, all...)}},
+				[]string{"west"}, "show", "gateways")
+			require.Equal(t, test.code, r.code, r.stderr)
+			require.Equal(t, test.code == cli.ExitDone, strings.Contains(r.stdout, "1 connection out of 2 is established; 1 leaving\n"))
 		})
 	}
 }

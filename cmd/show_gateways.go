@@ -36,9 +36,10 @@ same gateways.
 
 The exit code is 3 if no gateway is active, if fewer gateway nodes work than join was asked for,
 or if a gateway is dead, reports a failure, refuses an endpoint, cannot use its configuration, is
-out of sync with the broker, has a connection that is not connected, or a clock that is 15 s
-ahead: nobody can tell then whether it still reports; or if the firewall of a node drops packets
-of other clusters to its pods.`
+out of sync with the broker, has a connection that is not connected, except to a gateway that is
+leaving while another one reaches its cluster, or a clock that is 15 s ahead: nobody can tell then
+whether it still reports; or if the firewall of a node drops packets of other clusters to its
+pods.`
 
 // gatewayRow is a gateway node of a cluster; its JSON is a promise.
 type gatewayRow struct {
@@ -101,15 +102,33 @@ func gatewayRows(s look.Site) []gatewayRow {
 			r.Connected = 0 // what it reported last
 		}
 		fault := look.GatewayFault(gw, s.Now)
+		leaving := replacedConnections(gw.Status.Connections)
 		r.Summary = cmp.Or(fault, connectionSummary(r.Connected, r.Connections))
+		if fault == "" && leaving > 0 {
+			r.Summary += fmt.Sprintf("; %d leaving", leaving)
+		}
 		if fault == "" && r.Omitted > 0 {
 			r.Summary += fmt.Sprintf("; %d of them are not reported one by one", r.Omitted)
 		}
-		r.Healthy = fault == "" && r.Connected == r.Connections
+		r.Healthy = fault == "" && r.Connected+leaving == r.Connections
 		rows = append(rows, r)
 	}
 	shareOut(rows)
 	return rows
+}
+
+// replacedConnections returns how many connections of a gateway end because their remote gateways leave, while another one
+// reaches the cluster.
+func replacedConnections(all []submarinerv1.Connection) (n int) {
+	for _, c := range all {
+		if status, _ := look.ConnectionState(c); status == look.StatusLeaving &&
+			slices.ContainsFunc(all, func(o submarinerv1.Connection) bool {
+				return o.Endpoint.ClusterID == c.Endpoint.ClusterID && o.Status == submarinerv1.Connected
+			}) {
+			n++
+		}
+	}
+	return n
 }
 
 // describe adds the share of a gateway in service, and what is known of its kernel.
