@@ -91,7 +91,7 @@ var may = map[string]string{
 	"internal/drain": "api broker/trust cluster cluster/gatewaynodes dataplane internal/cli internal/kube " +
 		"internal/look internal/printer internal/progress internal/wake internal/words",
 	"internal/kube": "api internal/wake",
-	"internal/look": "agent/mesh api broker broker/exchange cable cluster/networks cluster/workload " +
+	"internal/look": "agent/mesh api broker broker/exchange cable cluster/networks cluster/workload dataplane " +
 		"internal/kube internal/printer internal/progress internal/words policy policy/catalog",
 	"internal/printer":  "",
 	"internal/proxy":    "",
