@@ -44,32 +44,42 @@ const gatewayDrainExample = `  # print what would change, drain a gateway, and w
 // afterGrace is the time that --wait gives gateways in addition to their grace period, unless --timeout is set.
 const afterGrace = time.Minute
 
-type gatewayDrain struct {
+// drainFlags are the flags of a command that drains gateways.
+type drainFlags struct {
 	gatewayChange
 	grace                time.Duration
 	regrace, timeLimited bool // the command line has --grace-period, and --timeout
 	force                bool
 }
 
+// addDraining adds the flags to a command that is for candidates. wait is the help of --wait, empty if there is none; purpose
+// is that of --timeout, and verb what --force does.
+func (o *drainFlags) addDraining(c *cobra.Command, candidates func(look.Site) []string, wait, purpose, verb string) {
+	o.addFlags(c, candidates, wait, submarinerv1.DefaultGrace+afterGrace,
+		"time limit for "+purpose+"; by default, a minute longer than the grace period of the gateways")
+	f := c.Flags()
+	f.Lookup("timeout").DefValue = "0s" // the help names no default, as it depends on the grace period
+	addGrace(c, &o.grace)
+	f.BoolVar(&o.force, "force", false, verb+" the gateways even if no other gateway works")
+	cli.Before(c, func() error {
+		o.regrace = f.Changed("grace-period")
+		o.timeLimited = f.Changed("timeout")
+		return nil
+	})
+}
+
+type gatewayDrain struct{ drainFlags }
+
 func newGatewayDrain(g *globals) *cobra.Command {
-	o := &gatewayDrain{gatewayChange: gatewayChange{globals: g}}
+	o := &gatewayDrain{drainFlags{gatewayChange: gatewayChange{globals: g}}}
 	c := &cobra.Command{
 		Use:     "drain NODE ...",
 		Short:   "Take gateways out of service, and keep connections",
 		Long:    gatewayDrainLong,
 		Example: gatewayDrainExample,
 	}
-	o.addFlags(c, func(s look.Site) []string { return drain.Names(s, false) }, "wait until the gateways are drained, "+
-		"and list the connections that they still have", submarinerv1.DefaultGrace+afterGrace,
-		"time limit for --wait; by default, a minute longer than the grace period of the gateways")
-	f := c.Flags()
-	f.Lookup("timeout").DefValue = "0s" // the help names no default, as it depends on the grace period
-	addGrace(c, &o.grace)
-	f.BoolVar(&o.force, "force", false, "drain the gateways even if no other gateway works")
-	cli.Before(c, func() error {
-		o.regrace, o.timeLimited = f.Changed("grace-period"), f.Changed("timeout")
-		return nil
-	})
+	o.addDraining(c, func(s look.Site) []string { return drain.Names(s, false) },
+		"wait until the gateways are drained, and list the connections that they still have", "--wait", "drain")
 	c.RunE = func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) }
 	return c
 }

@@ -3,12 +3,10 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 	"subctl/internal/cli"
 	"subctl/internal/drain"
@@ -36,15 +34,10 @@ const gatewayRemoveExample = `  # print what would change, and remove a gateway
   # without time for connections to end
   subctl gateway remove gw-2 --grace-period 0s`
 
-type gatewayRemove struct {
-	gatewayChange
-	grace                time.Duration
-	regrace, timeLimited bool // the command line has --grace-period, and --timeout
-	force                bool
-}
+type gatewayRemove struct{ drainFlags }
 
 func newGatewayRemove(g *globals) *cobra.Command {
-	o := &gatewayRemove{gatewayChange: gatewayChange{globals: g}}
+	o := &gatewayRemove{drainFlags{gatewayChange: gatewayChange{globals: g}}}
 	c := &cobra.Command{
 		Use:     "remove NODE ...",
 		Short:   "Drain gateways, and make their nodes workers",
@@ -52,16 +45,7 @@ func newGatewayRemove(g *globals) *cobra.Command {
 		Example: gatewayRemoveExample,
 		RunE:    func(c *cobra.Command, _ []string) error { return forAdministrators(o.run(c.Context())) },
 	}
-	o.addFlags(c, gatewayNodes, "", submarinerv1.DefaultGrace+afterGrace,
-		"time limit for draining; by default, a minute longer than the grace period of the gateways")
-	f := c.Flags()
-	f.Lookup("timeout").DefValue = "0s" // the help names no default, as it depends on the grace period
-	addGrace(c, &o.grace)
-	f.BoolVar(&o.force, "force", false, "remove the gateways even if no other gateway works")
-	cli.Before(c, func() error {
-		o.regrace, o.timeLimited = f.Changed("grace-period"), f.Changed("timeout")
-		return nil
-	})
+	o.addDraining(c, gatewayNodes, "", "draining", "remove")
 	return c
 }
 

@@ -152,7 +152,8 @@ func (o *uninstallOptions) affected(
 	if err != nil {
 		return nil, nil, err
 	}
-	id, removal := r.Submariner.Spec.ClusterID, all.Removing(r.Submariner.Spec.ClusterID)
+	id := r.Submariner.Spec.ClusterID
+	removal := all.Removing(id)
 	if len(removal.Cables) > 0 {
 		out := g.Out
 		if o.format.Format().Structured() {

@@ -35,7 +35,8 @@ func (p Probes) Pause(connected bool, lost int) time.Duration {
 	if p.Retry == 0 || connected && lost == 0 {
 		return p.Interval
 	}
-	pause, longest := p.Retry, p.Interval/4
+	pause := p.Retry
+	longest := p.Interval / 4
 	for range lost {
 		if pause *= 2; pause >= longest {
 			return longest

@@ -114,7 +114,8 @@ func (r *BrokerRemains) readNamespaces(ctx context.Context, c client.Client, bas
 		if err != nil {
 			return err
 		}
-		r.Members, r.Invited = state.Members, state.Invited
+		r.Members = state.Members
+		r.Invited = state.Invited
 	}
 	for _, ns := range r.Namespaces {
 		if ns.DeletionTimestamp != nil {

@@ -107,6 +107,8 @@ func (p *Plan) keep(s look.Site, number int32, named []string) {
 	if number == *s.Submariner.Spec.Gateways && slices.Equal(named, s.Submariner.Spec.GatewayNodes) {
 		return
 	}
-	p.wasKept, p.Kept = s.Submariner, s.Submariner.DeepCopy()
-	p.Kept.Spec.Gateways, p.Kept.Spec.GatewayNodes = &number, named
+	p.wasKept = s.Submariner
+	p.Kept = s.Submariner.DeepCopy()
+	p.Kept.Spec.Gateways = &number
+	p.Kept.Spec.GatewayNodes = named
 }

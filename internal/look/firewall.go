@@ -16,10 +16,10 @@ import (
 // and a line for the nodes that get no packets of other clusters.
 func (s Site) Firewalled() (lines []string) {
 	if cut := s.cutOff(); len(cut) > 0 {
-		lines = append(lines, fmt.Sprintf("no other cluster answers the pings of %s, although gateways of this cluster are connected: "+
-			"perhaps a firewall of the node, or between the nodes of the cluster, drops UDP %d, the VXLAN between them: allow it, such as "+
-			"with firewall-cmd --permanent --add-port=%[2]d/udp && firewall-cmd --reload, or ufw allow %[2]d/udp",
-			words.List(cut), dataplane.IntraPort))
+		lines = append(lines, fmt.Sprintf("no other cluster answers the pings of %s, although gateways of this "+
+			"cluster are connected: perhaps a firewall of the node, or between the nodes of the cluster, drops UDP "+
+			"%d, the VXLAN between them: allow it, such as with firewall-cmd --permanent --add-port=%[2]d/udp && "+
+			"firewall-cmd --reload, or ufw allow %[2]d/udp", words.List(cut), dataplane.IntraPort))
 	}
 	for _, ra := range s.RouteAgents {
 		c := meta.FindStatusCondition(ra.Status.Conditions, mesh.ConditionPacketsForwarded)
