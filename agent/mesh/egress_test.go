@@ -98,8 +98,8 @@ func TestAnnouncedTwice(t *testing.T) {
 	}
 }
 
-// A gateway reports which objects with global addresses its kernel holds; while it does not hold
-// the plan, those of before. One that is not active translates nothing.
+// A gateway reports which objects with global addresses its kernel holds, and reports the same ones
+// while it does not hold the plan. A gateway that is not active translates nothing.
 func TestProgrammed(t *testing.T) {
 	s := withoutEndpoints(t)
 	is := func(name, version string) *submarinerv1.GlobalIngressIP {

@@ -38,8 +38,8 @@ func (m *Membership) chooseOctets(s Snapshot) cable.Octets {
 	return cable.ChooseOctets(m.Submariner.Spec.ClusterID, m.Self.Name, m.Self.IP, taken)
 }
 
-// octetsOf returns the octets of a gateway node of this cluster. One that has no Endpoint yet has
-// none: it will choose others than those that are taken.
+// octetsOf returns the octets of a gateway node of this cluster. It has none before it has
+// an Endpoint, since it then chooses octets that are free.
 func (m *Membership) octetsOf(s Snapshot, n cable.Node) (cable.Octets, bool) {
 	if n.Name == m.Self.Name && s.Standing.Active {
 		return m.Octets, true

@@ -17,6 +17,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 	"subctl/internal/alarm"
+	"subctl/internal/wake"
 )
 
 // agentsEvery is how often a gateway looks for agents that do not run. An agent that restarts is
@@ -56,16 +57,8 @@ func (a *agents) Observe(s *mesh.Snapshot) error {
 
 // Start looks for agents that do not run until ctx is done.
 func (a *agents) Start(ctx context.Context) error {
-	timer := time.NewTicker(agentsEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
-		a.refresh(ctx)
-	}
+	wake.Every(ctx, agentsEvery, nil, func() { a.refresh(ctx) })
+	return nil
 }
 
 // refresh looks once. What two looks in a row find is announced; if a look fails, nothing changes.
