@@ -25,9 +25,9 @@ type BrokerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c == 'connectivity')",message="this version has only the component connectivity"
 	Components []string `json:"components,omitempty"`
-	// DefaultCustomDomains must be empty: this version has no service discovery.
+	// DefaultCustomDomains must be empty: names of imported Services end in clusterset.local.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="this version has no service discovery"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="it has no effect: names of imported Services end in clusterset.local"
 	DefaultCustomDomains []string `json:"defaultCustomDomains,omitempty"`
 	// GlobalnetEnabled specifies whether a cluster gets a network of globally unique
 	// addresses when it joins.
@@ -40,13 +40,13 @@ type BrokerSpec struct {
 	// ask for another number. It is a power of two.
 	// +optional
 	DefaultGlobalnetClusterSize uint `json:"defaultGlobalnetClusterSize,omitempty"`
-	// ClustersetIPEnabled must be false: this version has no service discovery.
+	// ClustersetIPEnabled must be false: imported Services always have an address.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!self",message="this version has no service discovery"
+	// +kubebuilder:validation:XValidation:rule="!self",message="it has no effect: imported Services always have an address"
 	ClustersetIPEnabled bool `json:"clustersetIPEnabled,omitempty"`
-	// ClustersetIPCIDRRange must be empty: this version has no service discovery.
+	// ClustersetIPCIDRRange must be empty: imported Services have addresses of the Service network.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == ''",message="this version has no service discovery"
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: imported Services have addresses of the Service network"
 	ClustersetIPCIDRRange string `json:"clustersetIPCIDRRange,omitempty"`
 	// CableDriver is the driver of clusters that do not specify one (our addition).
 	// +optional

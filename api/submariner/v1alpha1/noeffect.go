@@ -6,7 +6,7 @@ func (s SubmarinerSpec) WithoutEffect() SubmarinerSpec {
 	s.Broker, s.AirGappedDeployment = "", false
 	s.BrokerK8sApiServerToken, s.CeIPSecPSK, s.CeIPSecIKEPort = "", "", 0
 	s.ClustersetIPCIDR = ""
-	s.ClustersetIPEnabled, s.LoadBalancerEnabled, s.ServiceDiscoveryEnabled = false, false, false
-	s.CoreDNSCustomConfig, s.CustomDomains, s.NodeSelector = nil, nil, nil
+	s.ClustersetIPEnabled, s.LoadBalancerEnabled = false, false
+	s.CustomDomains, s.NodeSelector = nil, nil
 	return s
 }

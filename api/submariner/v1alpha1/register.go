@@ -21,6 +21,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Submariner{}, &SubmarinerList{},
 		&Broker{}, &BrokerList{},
 		&CablePolicies{}, &CablePoliciesList{},
+		&ExportedServices{}, &ExportedServicesList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

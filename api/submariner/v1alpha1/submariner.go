@@ -180,13 +180,13 @@ type SubmarinerSpec struct {
 	// the broker may have changed them since: the Cluster object of the cluster has the present ones.
 	// +optional
 	ClusterSets []string `json:"clusterSets,omitempty"`
-	// ClustersetIPCIDR must be empty: this version has no service discovery.
+	// ClustersetIPCIDR must be empty: imported Services have addresses of the Service network.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == ''",message="this version has no service discovery"
+	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: imported Services have addresses of the Service network"
 	ClustersetIPCIDR string `json:"clustersetIPCIDR,omitempty"`
-	// ClustersetIPEnabled must be false: this version has no service discovery.
+	// ClustersetIPEnabled must be false: imported Services always have an address.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!self",message="this version has no service discovery"
+	// +kubebuilder:validation:XValidation:rule="!self",message="it has no effect: imported Services always have an address"
 	ClustersetIPEnabled bool `json:"clustersetIPEnabled,omitempty"`
 	// ColorCodes is "blue", which upstream's tools expect, or empty.
 	// +optional
@@ -195,13 +195,14 @@ type SubmarinerSpec struct {
 	// ConnectionHealthCheck specifies how cables are probed.
 	// +optional
 	ConnectionHealthCheck *HealthCheckSpec `json:"connectionHealthCheck,omitempty"`
-	// CoreDNSCustomConfig must not be set: this version has no service discovery.
+	// CoreDNSCustomConfig names the ConfigMap, usually kube-system/coredns-custom, whose key
+	// submariner.server holds the stanza of clusterset.local; not set: join finds out where the
+	// configuration of the cluster's DNS is.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.configMapName) || self.configMapName == ''",message="this version has no service discovery"
 	CoreDNSCustomConfig *ConfigMapRef `json:"coreDNSCustomConfig,omitempty"`
-	// CustomDomains must be empty: this version has no service discovery.
+	// CustomDomains must be empty: names of imported Services end in clusterset.local.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="this version has no service discovery"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="it has no effect: names of imported Services end in clusterset.local"
 	CustomDomains []string `json:"customDomains,omitempty"`
 	// Debug specifies whether the agents log at level debug. It needs no new pods.
 	Debug bool `json:"debug"`
@@ -259,10 +260,13 @@ type SubmarinerSpec struct {
 	Repository string `json:"repository,omitempty"`
 	// ServiceCIDR lists the Service networks, separated by commas.
 	ServiceCIDR string `json:"serviceCIDR"`
-	// ServiceDiscoveryEnabled must be false: this version has no service discovery.
+	// ServiceDiscoveryEnabled specifies whether Services are exported to other clusters, and imported
+	// from them, by name.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!self",message="this version has no service discovery"
 	ServiceDiscoveryEnabled bool `json:"serviceDiscoveryEnabled,omitempty"`
+	// ServiceDiscovery holds the settings of service discovery.
+	// +optional
+	ServiceDiscovery *ServiceDiscoverySpec `json:"serviceDiscovery,omitempty"`
 	// Tolerations are the tolerations of gateway pods; empty: they tolerate every taint.
 	// +optional
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
