@@ -1,6 +1,11 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ExportedServices is one page of the Services that a cluster exports. The cluster's service
 // discovery agent writes its pages, named by ExportedServicesName; the speaker signs and publishes
@@ -22,6 +27,25 @@ type ExportedServices struct {
 
 // MaxExportPages is the maximum number of pages of a cluster.
 const MaxExportPages = 64
+
+// exportedServicesInfix is what follows the ID of the cluster in the name of a page.
+const exportedServicesInfix = "-services-"
+
+// ExportedServicesName returns the name of a page of a cluster. The first page has the number 0.
+func ExportedServicesName(id string, n int) string {
+	return id + exportedServicesInfix + strconv.Itoa(n)
+}
+
+// ExportedServicesPage returns the number of a page of a cluster from its name. It reports whether
+// the cluster may have a page of that name.
+func ExportedServicesPage(id, name string) (n int, ok bool) {
+	rest, found := strings.CutPrefix(name, id+exportedServicesInfix)
+	n, err := strconv.Atoi(rest)
+	if !found || err != nil || n < 0 || n >= MaxExportPages {
+		return 0, false
+	}
+	return n, strconv.Itoa(n) == rest
+}
 
 // ExportedServicesSpec is a page.
 type ExportedServicesSpec struct {
