@@ -54,6 +54,7 @@ var may = map[string]string{
 	"policy":                  "api cable cable/drivers internal/words",
 	"policy/catalog":          "api cable cable/drivers cable/keys cable/natdiscovery internal/words policy",
 	"globalnet":               "api dataplane",
+	"services":                "api",
 	"broker/trust":            "",
 	"broker/exchange":         "api broker/trust cable internal/kube internal/wake policy",
 	"broker/brokertest":       "api broker broker/exchange broker/trust internal/kubetest",
@@ -145,7 +146,7 @@ var (
 	pure = []string{
 		"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/ipsec", "cable/keys", "cable/natdiscovery",
 		"cable/vxlan", "cable/wireguard", "cluster/gatewaynodes", "dataplane", "globalnet", "policy", "policy/catalog",
-		"sdewan", "sdewan/rest", "sdewan/cnf",
+		"sdewan", "sdewan/rest", "sdewan/cnf", "services",
 	}
 	impure = []string{
 		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",

@@ -26,6 +26,7 @@ func TestSettingsRestartNoPod(t *testing.T) {
 		"CoreDNSCustomConfig":     &v1alpha1.ConfigMapRef{ConfigMapName: name},
 		"Gateways":                new(int32(2)),
 		"ImageOverrides":          map[string]string{cluster.GatewayName: name},
+		"ServiceDiscovery":        &v1alpha1.ServiceDiscoverySpec{Direct: true},
 		"NodeSelector":            map[string]string{name: name},
 		"Tolerations":             []corev1.Toleration{{Key: name}},
 	}

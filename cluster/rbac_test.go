@@ -141,8 +141,10 @@ func TestRightsOfUsers(t *testing.T) {
 			require.Contains(t, allowed["submariner-view"], verb+" "+crd.Spec.Names.Plural)
 		}
 	}
-	require.Subset(t, allowed["submariner-view"], []string{"get serviceexports", "list serviceexports", "watch serviceexports"})
-	require.Len(t, allowed["submariner-view"], 3*(len(all)+1), "view reads, and no more")
+	for _, verb := range []string{"get", "list", "watch"} {
+		require.Subset(t, allowed["submariner-view"], []string{verb + " serviceexports", verb + " serviceimports"})
+	}
+	require.Len(t, allowed["submariner-view"], 3*(len(all)+2), "view reads, and no more")
 	var writes []string // and no status
 	for _, resource := range []string{"cablepolicies", "globalegressips", "serviceexports"} {
 		for _, verb := range []string{"create", "delete", "patch", "update"} {

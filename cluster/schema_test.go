@@ -113,8 +113,8 @@ func TestWithoutEffectIsAccepted(t *testing.T) {
 	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: server.Namespace(t, "submariner")}}
 	sub.Spec = v1alpha1.SubmarinerSpec{
 		Broker: "x", BrokerK8sApiServerToken: "x", CeIPSecPSK: "x", CeIPSecIKEPort: 500, ClustersetIPCIDR: "x",
-		AirGappedDeployment: true, ClustersetIPEnabled: true, LoadBalancerEnabled: true, ServiceDiscoveryEnabled: true,
-		CoreDNSCustomConfig: &v1alpha1.ConfigMapRef{ConfigMapName: "x"}, CustomDomains: []string{"x"}, NodeSelector: map[string]string{"x": "y"},
+		AirGappedDeployment: true, ClustersetIPEnabled: true, LoadBalancerEnabled: true,
+		CustomDomains: []string{"x"}, NodeSelector: map[string]string{"x": "y"},
 	}
 	err := c.Create(t.Context(), sub.DeepCopy(), client.DryRunAll)
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {

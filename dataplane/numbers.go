@@ -232,6 +232,13 @@ const (
 	// GatewayNodesMetricsPort and GatewayNodesProbePort are the same of the agent that replaces gateway nodes.
 	GatewayNodesMetricsPort = 32786
 	GatewayNodesProbePort   = 32787
+	// DNSProbePort is the TCP port of the readiness probes of the DNS servers of imported Services, on the
+	// addresses of their pods.
+	DNSProbePort = 32789
+	// ServicesMetricsPort and ServicesProbePort are the ports of metrics and of probes of the agent of service
+	// discovery, on the addresses of its pod.
+	ServicesMetricsPort = 32790
+	ServicesProbePort   = 32791
 )
 
 // FixedPorts are the UDP ports that no setting changes, and what uses them.

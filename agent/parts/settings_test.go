@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,10 +80,16 @@ var settings = map[string]any{
 	"policiesFrom":                "broker",
 	"repository":                  "another",
 	"serviceCIDR":                 "10.105.0.0/16",
+	"serviceDiscovery":            map[string]any{"direct": true},
 	"serviceDiscoveryEnabled":     true,
 	"tolerations":                 []any{map[string]any{"key": "another", "operator": "Exists"}},
 	"version":                     "another",
 }
+
+// elsewhere lists fields whose effect is that of other programs: the level of the log
+// (TestAgentDebug of package cmd), names of imported Services, and the configuration of the
+// cluster's DNS.
+var elsewhere = []string{"debug", "serviceDiscovery", "serviceDiscoveryEnabled", "coreDNSCustomConfig"}
 
 // TestSettings sets each field of Submariner.spec to another value. Either something changes that
 // the cluster holds: an object that join installs, the standing of a gateway, what it plans or reports, or its
@@ -102,7 +109,8 @@ func TestSettings(t *testing.T) {
 			value, listed := settings[name]
 			require.True(t, listed, "a field without a value in this test")
 			refusal := refused(t, api, base, name, value)
-			changed := name == "debug" || before != held(t, base, func(spec map[string]any) { spec[name] = value }) // debug: TestAgentDebug of package cmd
+			changed := slices.Contains(elsewhere, name) ||
+				before != held(t, base, func(spec map[string]any) { spec[name] = value })
 			if refusal == nil {
 				require.True(t, changed, "it has no effect, and is not refused")
 				return

@@ -10,7 +10,7 @@ import (
 // and the role admin the rights of edit.
 const (
 	group            = "submariner.io"
-	exportGroup      = "multicluster.x-k8s.io"
+	servicesGroup      = "multicluster.x-k8s.io"
 	aggregateToView  = rbacv1.GroupName + "/aggregate-to-view"
 	aggregateToEdit  = rbacv1.GroupName + "/aggregate-to-edit"
 	aggregateToAdmin = rbacv1.GroupName + "/aggregate-to-admin"
@@ -19,14 +19,16 @@ const (
 // UserRoles returns the ClusterRoles that let the users of a cluster use our kinds: who has
 // view in a namespace reads all objects there, who has edit also writes cable policies,
 // GlobalEgressIPs and ServiceExports, and who has admin also changes how the cluster is joined. Nobody but the agents and
-// administrators of the cluster writes what the agents report, allocate or publish.
+// administrators of the cluster writes what the agents report, allocate, publish or import.
 func UserRoles() []*rbacv1.ClusterRole {
 	change := []string{"create", "delete", "patch", "update"}
 	read := []string{"get", "list", "watch"}
 	return []*rbacv1.ClusterRole{
-		withExports(userRole("submariner-view", aggregateToView, read,
-			"brokers", "cablepolicies", "clusterglobalegressips", "clusters", "endpoints", "gateways", "globalegressips", "globalingressips", "routeagents", "submariners"), read),
-		withExports(userRole("submariner-edit", aggregateToEdit, change, "cablepolicies", "globalegressips"), change),
+		withServices(userRole("submariner-view", aggregateToView, read,
+			"brokers", "cablepolicies", "clusterglobalegressips", "clusters", "endpoints", "exportedservices", "gateways",
+			"globalegressips", "globalingressips", "routeagents", "submariners"), read, "serviceexports", "serviceimports"),
+		withServices(userRole("submariner-edit", aggregateToEdit, change, "cablepolicies", "globalegressips"), change,
+			"serviceexports"),
 		userRole("submariner-admin", aggregateToAdmin, []string{"patch", "update"}, "brokers", "submariners"),
 	}
 }
@@ -38,9 +40,10 @@ func userRole(name, label string, verbs []string, resources ...string) *rbacv1.C
 	}
 }
 
-// withExports returns a role with the right to verbs on ServiceExports. A cluster may not have that kind.
-func withExports(role *rbacv1.ClusterRole, verbs []string) *rbacv1.ClusterRole {
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{exportGroup}, Resources: []string{"serviceexports"}, Verbs: verbs})
+// withServices returns a role with the right to verbs on kinds of the Multi-Cluster Services API. A cluster may not have
+// them.
+func withServices(role *rbacv1.ClusterRole, verbs []string, resources ...string) *rbacv1.ClusterRole {
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{servicesGroup}, Resources: resources, Verbs: verbs})
 	return role
 }
 

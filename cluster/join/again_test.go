@@ -36,6 +36,7 @@ func again(t *testing.T) *situation {
 		"BrokerK8sApiServer":    "hub:6443", "Namespace": cluster.Namespace, "BrokerK8sRemoteNamespace": "submariner-k8s-broker",
 		"BrokerK8sCA": "Y2E=", "ColorCodes": "blue", "CeIPSecNATTPort": 14500,
 		"GlobalCIDR": "242.7.0.0/16", "Gateways": new(int32(3)),
+		"ServiceDiscovery": &v1alpha1.ServiceDiscoverySpec{ExportNamespaces: []string{"shop"}},
 	}
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
 		value := reflect.ValueOf(&sub.Spec).Elem().FieldByIndex(field.Index)
