@@ -16,6 +16,11 @@ import (
 const usage = `usage:
   labapp web [:8080]                                 HTTP server that says pod, node and client; TCP and UDP echo on port 7
   labapp get URL [-n N] [--timeout D] [--pause D]    fetch N times, print each answer
+  labapp requests URL [--rate 200] [--seconds N] [--timeout D]
+                                                     fetch at a steady rate, resolving the name each time: failures, the longest gap
+                                                     and which pods answered, as JSON; for 0 seconds: until standard input ends
+  labapp resolve NAME [--type A] [--server IP] [--tcp] [--timeout D]
+                                                     one DNS query, without a search list: code and records (AAAA, SRV, TXT, SOA, PTR)
   labapp tcp HOST:PORT SIZE... [--timeout D]         send SIZE bytes to a TCP echo and check what comes back
   labapp udp HOST:PORT SIZE... [--timeout D]         the same in one datagram; --tries N for one that may be lost
   labapp ping HOST [SIZE...] [--count 3]             ICMP echo
@@ -38,7 +43,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	commands := map[string]func(context.Context, []string) error{
-		"web": web, "get": get, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "flows": flows, "ports": ports, "serve-bench": serveBench, "bench": bench,
+		"web": web, "get": get, "requests": requests, "resolve": resolve, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "flows": flows, "ports": ports, "serve-bench": serveBench, "bench": bench,
 		"ip": func(context.Context, []string) error { fmt.Println(whoami()); return nil },
 		"sleep": func(ctx context.Context, _ []string) error {
 			<-ctx.Done()
