@@ -25,7 +25,8 @@ import (
 
 type upOptions struct {
 	clusters, first, nodes int
-	overlapping, multus    bool
+	overlapping            bool
+	multus, dns            bool
 	proxyMode, cni         string
 	timeout                time.Duration
 }
@@ -48,6 +49,7 @@ alone, what is broken is started again, what is missing is added: lab up --clust
 	f.StringVar(&o.proxyMode, "proxy-mode", "iptables", "kube-proxy's mode, and flannel's: iptables or nftables")
 	f.StringVar(&o.cni, "cni", plan.PTP, "what connects pods: ptp (host routes), flannel-vxlan or flannel-host-gw; flannel is short for flannel-vxlan")
 	f.BoolVar(&o.multus, "multus", false, "let pods have more networks (NetworkAttachmentDefinitions), by Multus")
+	f.BoolVar(&o.dns, "dns", true, "run CoreDNS in each cluster")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait for all of it")
 	return cmd
 }
@@ -131,16 +133,16 @@ func (o upOptions) wanted(known []plan.Cluster) ([]plan.Cluster, error) {
 	}
 	var wanted []plan.Cluster
 	for number := o.first; number < o.first+o.clusters; number++ {
-		c := plan.Cluster{Number: number, Nodes: o.nodes, Overlapping: o.overlapping, ProxyMode: o.proxyMode, CNI: o.cni, Multus: o.multus}
+		c := plan.Cluster{Number: number, Nodes: o.nodes, Overlapping: o.overlapping, ProxyMode: o.proxyMode, CNI: o.cni, Multus: o.multus, WithoutDNS: !o.dns}
 		if err := c.Validate(); err != nil {
 			return nil, err
 		}
 		if i := slices.IndexFunc(known, func(k plan.Cluster) bool { return k.Number == number }); i >= 0 {
 			k := known[i]
 			k.CNI = cmp.Or(k.CNI, plan.PTP)
-			if k.Overlapping != c.Overlapping || k.ProxyMode != c.ProxyMode || k.CNI != c.CNI || k.Multus != c.Multus {
-				return nil, fmt.Errorf("%s is there with overlapping=%t, proxy mode %s, CNI %s and multus=%t, which cannot be changed: lab down first",
-					k.Name(), k.Overlapping, k.ProxyMode, k.CNI, k.Multus)
+			if k.Overlapping != c.Overlapping || k.ProxyMode != c.ProxyMode || k.CNI != c.CNI || k.Multus != c.Multus || k.WithoutDNS != c.WithoutDNS {
+				return nil, fmt.Errorf("%s is there with overlapping=%t, proxy mode %s, CNI %s, multus=%t and dns=%t, which cannot be changed: lab down first",
+					k.Name(), k.Overlapping, k.ProxyMode, k.CNI, k.Multus, !k.WithoutDNS)
 			}
 			c.Nodes = max(c.Nodes, k.Nodes)
 		}
@@ -188,6 +190,11 @@ func (l *lab) upCluster(ctx context.Context, started time.Time, c plan.Cluster, 
 	if c.Multus {
 		if err := client.EnsureMultus(ctx); err != nil {
 			return fmt.Errorf("creating the objects of Multus in %s: %w", c.Name(), err)
+		}
+	}
+	if !c.WithoutDNS {
+		if err := client.EnsureCoreDNS(ctx, c); err != nil {
+			return fmt.Errorf("creating the objects of CoreDNS in %s: %w", c.Name(), err)
 		}
 	}
 	// A node that runs has reported: any report will do. One that is booted may have done so in its life before.

@@ -13,11 +13,9 @@ const FlannelUser = "flannel"
 // of the node, as a user and not as a service account.
 func (c *Client) EnsureFlannel(ctx context.Context, cluster plan.Cluster) error {
 	const rbac, namespace = "/apis/rbac.authorization.k8s.io/v1/", "kube-flannel"
-	for _, o := range []struct {
-		path   string
-		object m
-	}{
-		{rbac + "clusterroles", m{
+	return c.ensureAll(
+		ctx,
+		at{rbac + "clusterroles", m{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": m{"name": FlannelUser},
 			"rules": []m{
 				{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}},
@@ -25,20 +23,15 @@ func (c *Client) EnsureFlannel(ctx context.Context, cluster plan.Cluster) error 
 				{"apiGroups": []string{""}, "resources": []string{"nodes/status"}, "verbs": []string{"patch"}},
 			},
 		}},
-		{rbac + "clusterrolebindings", m{
+		at{rbac + "clusterrolebindings", m{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": m{"name": FlannelUser},
 			"roleRef":  m{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": FlannelUser},
 			"subjects": []m{{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": FlannelUser}},
 		}},
-		{"/api/v1/namespaces", m{"apiVersion": "v1", "kind": "Namespace", "metadata": m{"name": namespace}}},
-		{"/api/v1/namespaces/" + namespace + "/configmaps", m{
+		at{"/api/v1/namespaces", m{"apiVersion": "v1", "kind": "Namespace", "metadata": m{"name": namespace}}},
+		at{"/api/v1/namespaces/" + namespace + "/configmaps", m{
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": m{"name": "kube-flannel-cfg", "namespace": namespace},
 			"data": m{"net-conf.json": cluster.FlannelConfig()},
 		}},
-	} {
-		if err := c.ensure(ctx, o.path, o.object); err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }

@@ -60,6 +60,21 @@ func (c *Client) ensure(ctx context.Context, path string, object m) error {
 	return err
 }
 
+// at is an object, and where objects of its kind are created.
+type at struct {
+	path   string
+	object m
+}
+
+func (c *Client) ensureAll(ctx context.Context, all ...at) error {
+	for _, o := range all {
+		if err := c.ensure(ctx, o.path, o.object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // NodeReady says whether the kubelet has reported the node Ready after a moment. What an earlier kubelet said does not count.
 func (c *Client) NodeReady(ctx context.Context, name string, since time.Time) (bool, error) {
 	var node struct {

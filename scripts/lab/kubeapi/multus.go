@@ -9,11 +9,9 @@ const MultusUser = "multus"
 // puts the plugin into every node.
 func (c *Client) EnsureMultus(ctx context.Context) error {
 	const rbac, group = "/apis/rbac.authorization.k8s.io/v1/", "k8s.cni.cncf.io"
-	for _, o := range []struct {
-		path   string
-		object m
-	}{
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", m{
+	return c.ensureAll(
+		ctx,
+		at{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", m{
 			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 			"metadata": m{"name": "network-attachment-definitions." + group},
 			"spec": m{
@@ -30,7 +28,7 @@ func (c *Client) EnsureMultus(ctx context.Context) error {
 				}}}},
 			},
 		}},
-		{rbac + "clusterroles", m{
+		at{rbac + "clusterroles", m{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": m{"name": MultusUser},
 			"rules": []m{
 				{"apiGroups": []string{group}, "resources": []string{"*"}, "verbs": []string{"get", "list", "watch"}},
@@ -38,15 +36,10 @@ func (c *Client) EnsureMultus(ctx context.Context) error {
 				{"apiGroups": []string{"", "events.k8s.io"}, "resources": []string{"events"}, "verbs": []string{"create", "patch", "update"}},
 			},
 		}},
-		{rbac + "clusterrolebindings", m{
+		at{rbac + "clusterrolebindings", m{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": m{"name": MultusUser},
 			"roleRef":  m{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": MultusUser},
 			"subjects": []m{{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MultusUser}},
 		}},
-	} {
-		if err := c.ensure(ctx, o.path, o.object); err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }

@@ -10,7 +10,7 @@ import (
 
 // Where things are inside a node.
 const (
-	binDir    = "/opt/lab/bin"
+	binDir    = plan.NodeBin
 	configDir = "/etc/kubernetes"
 )
 
@@ -23,6 +23,7 @@ func configs(n plan.Node, runc string) map[string]string {
 		"kubelet.yaml":    kubelet(n),
 		"kube-proxy.yaml": kubeProxy(n),
 		"containerd.toml": containerd(runc),
+		"resolv.conf":     "nameserver " + n.Addr().Addr().String() + "\n",
 	}
 	if n.Cluster.Flannel() != "" {
 		files[flannelConfig] = n.Cluster.FlannelConfig()
@@ -36,7 +37,7 @@ func configs(n plan.Node, runc string) map[string]string {
 }
 
 func kubelet(n plan.Node) string {
-	return strings.NewReplacer("CONFIG", configDir, "CGROUP", cgroup.Path(n.Name()), "DNS", n.Cluster.DNS().String(), "DOMAIN", n.Cluster.Domain()).Replace(`apiVersion: kubelet.config.k8s.io/v1beta1
+	return strings.NewReplacer("CONFIG", configDir, "CGROUP", cgroup.Path(n.Name()), "NAMESERVER", n.Cluster.DNS().String(), "DOMAIN", n.Cluster.Domain()).Replace(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: 0.0.0.0
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: CONFIG/ca.crt}}
@@ -55,8 +56,8 @@ protectKernelDefaults: true
 oomScoreAdj: 0
 maxOpenFiles: 20000
 clusterDomain: DOMAIN
-clusterDNS: ["DNS"]
-resolvConf: ""
+clusterDNS: ["NAMESERVER"]
+resolvConf: CONFIG/resolv.conf
 volumePluginDir: /var/lib/kubelet/volumeplugins
 enforceNodeAllocatable: []
 # The disk is the machine's: it is not for nodes to tidy or to refuse pods over.
@@ -64,7 +65,8 @@ imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: "50Mi"}
 nodeStatusUpdateFrequency: 5s
 nodeLeaseDurationSeconds: 20
-syncFrequency: 30s
+# How often the files of a ConfigMap are compared with it.
+syncFrequency: 2s
 serializeImagePulls: false
 logging: {verbosity: 1}
 `)

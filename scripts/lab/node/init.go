@@ -97,6 +97,9 @@ func serve(name string) error {
 	if err != nil {
 		return err
 	}
+	if err := nameServer(ip); err != nil {
+		return err
+	}
 	if usesFlannel() {
 		if err := r.flannel(name); err != nil {
 			return err

@@ -26,6 +26,9 @@ const (
 
 	// APIPort is the port of each cluster's API server, on an address of its own.
 	APIPort = 6443
+
+	// NodeBin has the lab's binaries in each node.
+	NodeBin = "/opt/lab/bin"
 )
 
 var (
@@ -44,6 +47,7 @@ type Cluster struct {
 	ProxyMode   string `json:"proxyMode"`             // of kube-proxy, and of flannel: iptables or nftables
 	CNI         string `json:"cni,omitempty"`         // PTP, FlannelVXLAN or FlannelHostGW; empty is PTP
 	Multus      bool   `json:"multus,omitempty"`      // attaches pods to more networks, beside the CNI
+	WithoutDNS  bool   `json:"withoutDNS,omitempty"`  // no CoreDNS at the address that kubelets give to pods
 }
 
 // Validate says what a user may not ask for.
@@ -82,7 +86,7 @@ func (c Cluster) Domain() string { return "cluster.local" }
 func (c Cluster) Pods() netip.Prefix     { return cidr(110+c.block(), 0, 0, 16) }
 func (c Cluster) Services() netip.Prefix { return cidr(100+c.block(), 0, 0, 16) }
 
-// DNS is the address kubelets hand to pods as their resolver. The lab runs none; whoever wants one gives its Service this address.
+// DNS is the address of the cluster's DNS server, which kubelets give to pods.
 func (c Cluster) DNS() netip.Addr { return cidr(100+c.block(), 0, 10, 16).Addr() }
 
 // API is the control plane's place in the fabric.
