@@ -54,7 +54,7 @@ var may = map[string]string{
 	"policy":                  "api cable cable/drivers internal/words",
 	"policy/catalog":          "api cable cable/drivers cable/keys cable/natdiscovery internal/words policy",
 	"globalnet":               "api dataplane",
-	"services":                "api",
+	"services":                "api internal/words",
 	"broker/trust":            "",
 	"broker/exchange":         "api broker/trust cable internal/kube internal/wake policy",
 	"broker/brokertest":       "api broker broker/exchange broker/trust internal/kubetest",

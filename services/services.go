@@ -27,9 +27,10 @@ type Source struct {
 	Services  []*corev1.Service
 	// Slices are EndpointSlices that others than this agent have made.
 	Slices []*discoveryv1.EndpointSlice
-	// Global reports whether the cluster has a global network, and Ingress are the addresses there.
-	Global  bool
-	Ingress []*submarinerv1.GlobalIngressIP
+	// GlobalNetworks are the global networks of the cluster, if it has any, and Ingress are the
+	// addresses there.
+	GlobalNetworks []netip.Prefix
+	Ingress        []*submarinerv1.GlobalIngressIP
 	// PodNetworks and ServiceNetworks are announced to other clusters, and contain what they reach.
 	PodNetworks, ServiceNetworks []netip.Prefix
 	// Readers is the number of other clusters in the clustersets of this one.
@@ -48,7 +49,8 @@ type Exported struct {
 	// Local is the record with the endpoints that the own cluster uses: the pods by their own
 	// addresses, whatever Record publishes. It is nil if Record is.
 	Local *v1alpha1.ExportedService
-	// Conditions are Valid, Ready and Conflict, without times.
+	// Conditions are Valid, Ready and Conflict, without times. With a global network they are Conflict
+	// alone, as the globalnet agent writes the others.
 	Conditions []metav1.Condition
 }
 

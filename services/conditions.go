@@ -1,0 +1,153 @@
+package services
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/words"
+)
+
+// ReasonNamespaceNotGranted is a reason of the condition Ready of a ServiceExport that the API does not
+// have: the grant of the cluster does not allow exports from the namespace.
+const ReasonNamespaceNotGranted = "NamespaceNotGranted"
+
+// obstacle is why a Service is not exported.
+type obstacle struct {
+	// invalid is set if the Service cannot be exported as it is: Valid is False then, instead of Ready.
+	invalid bool
+	reason  string
+	message string
+}
+
+func noService(e *mcsv1alpha1.ServiceExport) *obstacle {
+	return &obstacle{true, string(mcsv1alpha1.ServiceExportReasonNoService), fmt.Sprintf(
+		"there is no Service %s in namespace %s: once it is created, it is exported", e.Name, e.Namespace)}
+}
+
+func invalidType(message string) *obstacle {
+	return &obstacle{true, string(mcsv1alpha1.ServiceExportReasonInvalidServiceType), message}
+}
+
+func notGranted(namespace string) *obstacle {
+	return &obstacle{false, ReasonNamespaceNotGranted, fmt.Sprintf(
+		"the grant of this cluster does not allow exports from namespace %s: "+
+			"join again, and specify the namespace with subctl join --export-namespaces", namespace)}
+}
+
+func pending(message string) *obstacle {
+	return &obstacle{false, string(mcsv1alpha1.ServiceExportReasonPending), message}
+}
+
+func failed(format string, args ...any) *obstacle {
+	return &obstacle{false, string(mcsv1alpha1.ServiceExportReasonFailed), fmt.Sprintf(format, args...)}
+}
+
+// conditions returns the conditions of a ServiceExport, whose Service is exported unless there is an
+// obstacle. Notes are what of it is left out.
+func (x *exporter) conditions(e *mcsv1alpha1.ServiceExport, no *obstacle, notes []string) []metav1.Condition {
+	conflict := newCondition(e, mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse,
+		string(mcsv1alpha1.ServiceExportReasonNoConflicts), "no other cluster exports the Service with other properties")
+	if c := x.Conflicts[keyOf(e)]; len(c.Reasons) > 0 {
+		conflict.Status = metav1.ConditionTrue
+		conflict.Reason = strings.Join(c.Reasons, ",")
+		conflict.Message = c.Message
+	}
+	if x.global() {
+		return []metav1.Condition{conflict}
+	}
+	valid := newCondition(e, mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionTrue,
+		string(mcsv1alpha1.ServiceExportReasonValid), "the Service can be exported")
+	ready := newCondition(e, mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionTrue,
+		string(mcsv1alpha1.ServiceExportReasonExported), published(e, notes))
+	if no != nil && no.invalid {
+		no.deny(&valid)
+		no = pending("the Service cannot be exported: see the condition Valid")
+	}
+	if no != nil {
+		no.deny(&ready)
+	}
+	return []metav1.Condition{valid, ready, conflict}
+}
+
+func newCondition(
+	e *mcsv1alpha1.ServiceExport, of mcsv1alpha1.ServiceExportConditionType, status metav1.ConditionStatus, reason, message string,
+) metav1.Condition {
+	return metav1.Condition{Type: string(of), Status: status, Reason: reason, Message: message, ObservedGeneration: e.Generation}
+}
+
+// deny makes a condition False.
+func (o *obstacle) deny(c *metav1.Condition) {
+	c.Status = metav1.ConditionFalse
+	c.Reason = o.reason
+	c.Message = o.message
+}
+
+// NoRoom sets the condition Ready of the exports whose records Pages has left out.
+func NoRoom(exported []Exported, left []types.NamespacedName) {
+	no := failed("this cluster exports more than fits in %d pages of %d KiB, and older exports come first: export fewer Services",
+		v1alpha1.MaxExportPages, usualPage>>10)
+	out := make(map[types.NamespacedName]bool, len(left))
+	for _, key := range left {
+		out[key] = true
+	}
+	for _, e := range exported {
+		for i := range e.Conditions {
+			if out[keyOf(e.Export)] && e.Conditions[i].Type == string(mcsv1alpha1.ServiceExportConditionReady) {
+				no.deny(&e.Conditions[i])
+			}
+		}
+	}
+}
+
+// published returns the message of an exported Service.
+func published(e *mcsv1alpha1.ServiceExport, notes []string) string {
+	text := fmt.Sprintf("published as %s.%s.svc.%s to the clusters of its clustersets", e.Name, e.Namespace, Domain)
+	return strings.Join(append([]string{text}, notes...), "; ")
+}
+
+// maxKeyText is the most bytes of a key in a message. Users may have chosen it to fill the message.
+const maxKeyText = 64
+
+func droppedKeys(keys []string) string {
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = fmt.Sprintf("%q", words.Clip(key, maxKeyText))
+	}
+	return fmt.Sprintf("exportedLabels and exportedAnnotations that are not exported, as they are invalid, "+
+		"reserved for Kubernetes or Submariner, or more than %d or %d KiB in all: %s", maxKeys, maxKeysSize>>10, words.List(texts))
+}
+
+func longAppProtocol(p *corev1.ServicePort) string {
+	return fmt.Sprintf("the appProtocol of port %d is not exported, as it is longer than %d bytes", p.Port, maxAppProtocol)
+}
+
+func morePorts(ports []corev1.ServicePort) string {
+	texts := make([]string, len(ports))
+	for i, p := range ports {
+		texts[i] = fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+	}
+	return fmt.Sprintf("ports that are not exported, as they are more than %d: %s", maxPorts, words.List(texts))
+}
+
+func outside(endpoints []endpoint) string {
+	return "endpoints that are not exported, as they are not in the pod network: " + addresses(endpoints)
+}
+
+func tooMany(endpoints []endpoint) string {
+	return fmt.Sprintf("endpoints that are not exported, as a Service has at most %d, in %d KiB: %s",
+		maxEndpoints, maxRecord>>10, addresses(endpoints))
+}
+
+func addresses(endpoints []endpoint) string {
+	texts := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		texts[i] = e.addr.String()
+	}
+	return words.List(texts)
+}

@@ -1,0 +1,553 @@
+package services
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+)
+
+// shop returns a Source of a flat cluster with namespace shop, which exports the Service web: port http
+// leads to port 8080 of two pods, of which one is ready.
+func shop() *Source {
+	return &Source{
+		ClusterID:       "east",
+		Exports:         []*mcsv1alpha1.ServiceExport{exportOf("web")},
+		Services:        []*corev1.Service{serviceOf("web", corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80})},
+		Slices:          []*discoveryv1.EndpointSlice{sliceOf("web", "http:8080", "10.244.0.1", "10.244.0.2 NotReady")},
+		PodNetworks:     []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		ServiceNetworks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
+		Readers:         3,
+		MayExport:       func(namespace string) bool { return namespace == "shop" },
+	}
+}
+
+// global gives a Source a global network.
+func global(s *Source) {
+	s.GlobalNetworks = []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}
+}
+
+func exportOf(name string) *mcsv1alpha1.ServiceExport {
+	return &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, Generation: 7, CreationTimestamp: metav1.Unix(1000, 0),
+	}}
+}
+
+func serviceOf(name string, ports ...corev1.ServicePort) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: corev1.ServiceSpec{
+			Type:       corev1.ServiceTypeClusterIP,
+			Selector:   map[string]string{"app": name},
+			ClusterIP:  "10.96.0.10",
+			ClusterIPs: []string{"10.96.0.10"},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports:      ports,
+		},
+	}
+}
+
+// sliceOf returns an EndpointSlice with ports such as "http:8080 dns:53/UDP" and endpoints such as
+// "10.244.0.2 NotReady hostname=db-0 zone=a pod=db-0".
+func sliceOf(service, ports string, endpoints ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: service + "-1", Labels: map[string]string{
+			discoveryv1.LabelServiceName: service,
+			discoveryv1.LabelManagedBy:   "endpointslice-controller.k8s.io",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	for _, text := range strings.Fields(ports) {
+		var port discoveryv1.EndpointPort
+		text, protocol, found := strings.Cut(text, "/")
+		if found {
+			port.Protocol = new(corev1.Protocol(protocol))
+		}
+		name, number, _ := strings.Cut(text, ":")
+		port.Name = &name
+		port.Port = new(int32)
+		fmt.Sscan(number, port.Port)
+		s.Ports = append(s.Ports, port)
+	}
+	for _, text := range endpoints {
+		s.Endpoints = append(s.Endpoints, endpointOf(text))
+	}
+	return s
+}
+
+func endpointOf(text string) (e discoveryv1.Endpoint) {
+	yes, no := true, false
+	words := strings.Fields(text)
+	e.Addresses = words[:1]
+	for _, word := range words[1:] {
+		switch key, value, _ := strings.Cut(word, "="); key {
+		case "NotReady":
+			e.Conditions = discoveryv1.EndpointConditions{Ready: &no}
+		case "Serving":
+			e.Conditions = discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}
+		case "Terminating":
+			e.Conditions = discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}
+		case "hostname":
+			e.Hostname = &value
+		case "zone":
+			e.Zone = &value
+		case "pod":
+			e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: value}
+		}
+	}
+	return e
+}
+
+// ingressOf returns a GlobalIngressIP.
+func ingressOf(target submarinerv1.GlobalIngressTarget, name, ip string) *submarinerv1.GlobalIngressIP {
+	o := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Unix(1000, 0)}}
+	o.Spec.Target = target
+	o.Status.AllocatedIP = ip
+	if ref := (&corev1.LocalObjectReference{Name: name}); target == submarinerv1.TargetHeadlessServicePod {
+		o.Spec.PodRef = ref
+	} else {
+		o.Spec.ServiceRef = ref
+	}
+	return o
+}
+
+func headless(s *Source) {
+	s.Services[0].Spec.ClusterIP = corev1.ClusterIPNone
+	s.Services[0].Spec.ClusterIPs = []string{corev1.ClusterIPNone}
+}
+
+// pods returns as many endpoints as asked, from 10.244.0.1.
+func pods(n int) (list []string) {
+	ip := netip.MustParseAddr("10.244.0.1")
+	for range n {
+		list = append(list, ip.String())
+		ip = ip.Next()
+	}
+	return list
+}
+
+// recordText returns the addresses of a record as text, such as "10.96.0.10 ready [8080] 10.244.0.1".
+func recordText(r *v1alpha1.ExportedService) string {
+	if r == nil {
+		return "none"
+	}
+	words := []string{r.Address}
+	if r.Headless {
+		words = []string{"headless"}
+	}
+	if r.Ready {
+		words = append(words, "ready")
+	}
+	for _, group := range r.Endpoints {
+		words = append(words, fmt.Sprint(group.Targets))
+		for _, p := range group.Pods {
+			word := p.IP
+			for _, part := range []string{p.Hostname, p.Zone, string(p.State)} {
+				if part != "" {
+					word += "," + part
+				}
+			}
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// conditionsText returns conditions as text, such as "Valid=True Valid".
+func conditionsText(all []metav1.Condition) string {
+	var words []string
+	for _, c := range all {
+		words = append(words, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
+	}
+	return strings.Join(words, ", ")
+}
+
+// only returns the one result of a Source.
+func only(t *testing.T, s *Source) Exported {
+	t.Helper()
+	out := Export(*s)
+	require.Len(t, out, 1)
+	return out[0]
+}
+
+const (
+	exportedText = "Valid=True Valid, Ready=True Exported, Conflict=False NoConflicts"
+	invalidText  = "Valid=False InvalidServiceType, Ready=False Pending, Conflict=False NoConflicts"
+	failedText   = "Valid=True Valid, Ready=False Failed, Conflict=False NoConflicts"
+)
+
+// What a ServiceExport leads to: the record, and the conditions.
+func TestExport(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		change     func(*Source)
+		record     string
+		conditions string
+		message    string // part of a message
+	}{
+		{
+			"pods of a small Service", func(*Source) {},
+			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText,
+			"published as web.shop.svc.clusterset.local to the clusters of its clustersets",
+		},
+		{
+			"no Service", func(s *Source) { s.Services = nil },
+			"none", "Valid=False NoService, Ready=False Pending, Conflict=False NoConflicts", "there is no Service web in namespace shop",
+		},
+		{
+			"a Service of the same name in another namespace", func(s *Source) { s.Services[0].Namespace = "bank" },
+			"none", "Valid=False NoService, Ready=False Pending, Conflict=False NoConflicts", "",
+		},
+		{
+			"ExternalName", func(s *Source) { s.Services[0].Spec.Type = corev1.ServiceTypeExternalName },
+			"none", invalidText, "export a Service with endpoints",
+		},
+		{
+			"derived Service, by its label", func(s *Source) {
+				s.Services[0].Labels = map[string]string{mcsv1alpha1.LabelServiceName: "db"}
+			},
+			"none", invalidText, "stands for an imported Service",
+		},
+		{
+			"derived Service, by its owner", func(s *Source) {
+				s.Services[0].OwnerReferences = []metav1.OwnerReference{{Kind: "ServiceImport", Name: "db"}}
+			},
+			"none", invalidText, "stands for an imported Service",
+		},
+		{
+			"IPv6 only", func(s *Source) {
+				spec := &s.Services[0].Spec
+				spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
+				spec.ClusterIP = "fd00::10"
+				spec.ClusterIPs = []string{"fd00::10"}
+			},
+			"none", invalidText, "set spec.ipFamilyPolicy of the Service to PreferDualStack",
+		},
+		{
+			"IPv6 first", func(s *Source) {
+				spec := &s.Services[0].Spec
+				spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+				spec.ClusterIP = "fd00::10"
+				spec.ClusterIPs = []string{"fd00::10", "10.96.0.10"}
+			},
+			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
+		},
+		{
+			"namespace that the grant does not name", func(s *Source) {
+				s.Exports[0].Namespace = "bank"
+				s.Services[0].Namespace = "bank"
+			},
+			"none", "Valid=True Valid, Ready=False NamespaceNotGranted, Conflict=False NoConflicts", "subctl join --export-namespaces",
+		},
+		{
+			"NodePort", func(s *Source) { s.Services[0].Spec.Type = corev1.ServiceTypeNodePort },
+			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
+		},
+		{
+			"LoadBalancer", func(s *Source) { s.Services[0].Spec.Type = corev1.ServiceTypeLoadBalancer },
+			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
+		},
+		{
+			"no cluster IP yet", func(s *Source) {
+				s.Services[0].Spec.ClusterIP = ""
+				s.Services[0].Spec.ClusterIPs = nil
+			},
+			"none", "Valid=True Valid, Ready=False Pending, Conflict=False NoConflicts", "no cluster IP yet",
+		},
+		{
+			"cluster IP that is not announced", func(s *Source) { s.ServiceNetworks = nil },
+			"none", failedText, "specify all Service networks with --servicecidr",
+		},
+		{
+			"no endpoints", func(s *Source) { s.Slices = nil },
+			"10.96.0.10", exportedText, "",
+		},
+		{
+			"64 pods", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", pods(64)...) },
+			"10.96.0.10 ready [8080] " + strings.Join(pods(64), " "), exportedText, "",
+		},
+		{
+			"65 pods: the cluster IP", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", pods(65)...) },
+			"10.96.0.10 ready", exportedText, "",
+		},
+		{
+			"many readers: the cluster IP", func(s *Source) { s.Readers = 51 },
+			"10.96.0.10 ready", exportedText, "",
+		},
+		{
+			"cluster IP that leads to pods of one node alone: pods", func(s *Source) {
+				s.Services[0].Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+				s.Readers = 51
+			},
+			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
+		},
+		{
+			"pods in the network of their nodes: the cluster IP", func(s *Source) {
+				s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 NotReady", "172.18.0.2")
+			},
+			"10.96.0.10 ready", exportedText, "",
+		},
+		{
+			"no selector, and some endpoints elsewhere", func(s *Source) {
+				s.Services[0].Spec.Selector = nil
+				s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 NotReady", "172.18.0.2", "192.0.2.1")
+			},
+			"10.96.0.10 [8080] 10.244.0.1,NotReady", exportedText, "not in the pod network: 172.18.0.2, 192.0.2.1",
+		},
+		{
+			"no selector, and all endpoints elsewhere", func(s *Source) {
+				s.Services[0].Spec.Selector = nil
+				s.Slices[0] = sliceOf("web", "http:8080", "172.18.0.2", "192.0.2.1")
+			},
+			"none", failedText, "not in the pod network: 172.18.0.2, 192.0.2.1",
+		},
+		{
+			"headless", headless,
+			"headless ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
+		},
+		{
+			"headless with many readers, and a pod in the network of its node", func(s *Source) {
+				headless(s)
+				s.Readers = 1000
+				s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.9 hostname=web-1 zone=a", "172.18.0.2")
+			},
+			"headless ready [8080] 10.244.0.9,web-1,a", exportedText, "not in the pod network: 172.18.0.2",
+		},
+		{
+			"headless without ports", func(s *Source) {
+				headless(s)
+				s.Services[0].Spec.Ports = nil
+				s.Slices[0].Ports = nil
+			},
+			"headless ready [] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
+		},
+		{
+			"headless with 257 pods", func(s *Source) {
+				headless(s)
+				s.Slices[0] = sliceOf("web", "http:8080", pods(257)...)
+			},
+			"headless ready [8080] " + strings.Join(pods(256), " "), exportedText, "at most 256, in 11 KiB: 10.244.1.1",
+		},
+		{
+			"slices that do not count", func(s *Source) {
+				ours := sliceOf("web", "http:8080", "10.244.0.5")
+				ours.Labels[discoveryv1.LabelManagedBy] = ManagedBy
+				six := sliceOf("web", "http:8080", "fd00::1")
+				six.AddressType = discoveryv1.AddressTypeIPv6
+				s.Slices = append(s.Slices, ours, six, sliceOf("other", "http:8080", "10.244.0.6"), sliceOf("web", "grpc:8080", "10.244.0.7"))
+			},
+			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
+		},
+		{
+			"a named target port that differs between pods", func(s *Source) {
+				s.Services[0].Spec.Ports = append(s.Services[0].Spec.Ports, corev1.ServicePort{Name: "dns", Protocol: "UDP", Port: 53})
+				s.Slices = []*discoveryv1.EndpointSlice{
+					sliceOf("web", "http:9090 dns:53/UDP", "10.244.0.3", "10.244.0.1"),
+					sliceOf("web", "http:8080 dns:53", "10.244.0.2"),
+				}
+			},
+			"10.96.0.10 ready [8080 0] 10.244.0.2 [9090 53] 10.244.0.1 10.244.0.3", exportedText, "",
+		},
+		{
+			"two ports with one target", func(s *Source) {
+				s.Services[0].Spec.Ports = append(s.Services[0].Spec.Ports, corev1.ServicePort{Name: "alt", Port: 81})
+				s.Slices[0] = sliceOf("web", "http:8080 alt:8080", "10.244.0.1")
+			},
+			"10.96.0.10 ready [8080 8080] 10.244.0.1", exportedText, "",
+		},
+		{
+			"states, and an address in several slices", func(s *Source) {
+				s.Services[0].Spec.Ports = append(s.Services[0].Spec.Ports, corev1.ServicePort{Name: "alt", Port: 81})
+				s.Slices = []*discoveryv1.EndpointSlice{
+					sliceOf("web", "http:8080", "10.244.0.1 Terminating", "10.244.0.2 Serving", "10.244.0.3", "10.244.0.4 Terminating"),
+					sliceOf("web", "http:8080", "10.244.0.1 NotReady", "10.244.0.2 Terminating", "10.244.0.3 NotReady"),
+					sliceOf("web", "alt:8081", "10.244.0.3", "10.244.0.4"),
+				}
+			},
+			"10.96.0.10 ready [0 8081] 10.244.0.4 [8080 0] 10.244.0.1,NotReady 10.244.0.2,Serving [8080 8081] 10.244.0.3", exportedText, "",
+		},
+		{
+			"no endpoint is ready", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 Serving") },
+			"10.96.0.10 [8080] 10.244.0.1,Serving", exportedText, "",
+		},
+		{
+			"conflict", func(s *Source) {
+				s.Conflicts = map[types.NamespacedName]Conflict{
+					{Namespace: "shop", Name: "web"}: {Reasons: []string{"PortConflict", "TypeConflict"}, Message: "west has port 81"},
+				}
+			},
+			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady",
+			"Valid=True Valid, Ready=True Exported, Conflict=True PortConflict,TypeConflict", "west has port 81",
+		},
+		{
+			"global network, no address yet", global,
+			"none", "Conflict=False NoConflicts", "",
+		},
+		{
+			"global network", func(s *Source) {
+				global(s)
+				s.Ingress = append(s.Ingress,
+					ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.5"),
+					ingressOf(submarinerv1.TargetClusterIPService, "other", "242.1.0.6"),
+				)
+			},
+			"242.1.0.5 ready", "Conflict=False NoConflicts", "",
+		},
+		{
+			"global network, headless: pods without address wait", func(s *Source) {
+				global(s)
+				headless(s)
+				s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 pod=web-0 hostname=web-0", "10.244.0.2 pod=web-1", "10.244.0.3 pod=web-2 NotReady")
+				s.Ingress = append(s.Ingress,
+					ingressOf(submarinerv1.TargetHeadlessServicePod, "web-0", "242.1.0.9"),
+					ingressOf(submarinerv1.TargetHeadlessServicePod, "web-1", ""),
+					ingressOf(submarinerv1.TargetHeadlessServicePod, "web-2", "242.1.0.8"),
+				)
+			},
+			"headless ready [8080] 242.1.0.8,NotReady 242.1.0.9,web-0", "Conflict=False NoConflicts", "",
+		},
+		{
+			"global network, headless without selector", func(s *Source) {
+				global(s)
+				headless(s)
+				s.Services[0].Spec.Selector = nil
+				in := ingressOf(submarinerv1.TargetHeadlessServiceEndpoints, "web", "242.1.0.9")
+				in.Annotations = map[string]string{submarinerv1.HeadlessEndpointAnnotation: "10.244.0.1"}
+				s.Ingress = append(s.Ingress, in)
+			},
+			"headless ready [8080] 242.1.0.9", "Conflict=False NoConflicts", "",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := shop()
+			test.change(s)
+			e := only(t, s)
+			require.Equal(t, test.record, recordText(e.Record))
+			require.Equal(t, test.conditions, conditionsText(e.Conditions))
+			require.Equal(t, e.Record == nil, e.Local == nil)
+			messages := ""
+			for _, c := range e.Conditions {
+				require.Equal(t, int64(7), c.ObservedGeneration)
+				require.NotEmpty(t, c.Message)
+				messages += c.Message + "\n"
+			}
+			require.Contains(t, messages, test.message)
+		})
+	}
+}
+
+// The own cluster uses pods at their own addresses, whatever other clusters use.
+func TestExportLocal(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*Source)
+		local  string
+	}{
+		{"address only", func(s *Source) { s.Readers = 51 }, "10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady"},
+		{"many pods", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", pods(300)...) }, "10.96.0.10 ready [8080] " + strings.Join(pods(300), " ")},
+		{"pods in the network of their nodes", func(s *Source) {
+			s.Slices[0] = sliceOf("web", "http:8080", "172.18.0.2")
+		}, "10.96.0.10 ready [8080] 172.18.0.2"},
+		{"global network", func(s *Source) {
+			global(s)
+			s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.5"))
+		}, "10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady"},
+		{"headless with a global network", func(s *Source) {
+			global(s)
+			headless(s)
+		}, "headless ready [8080] 10.244.0.1 10.244.0.2,NotReady"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := shop()
+			test.change(s)
+			require.Equal(t, test.local, recordText(only(t, s).Local))
+		})
+	}
+}
+
+// All properties of a Service that its importers have.
+func TestExportProperties(t *testing.T) {
+	s := shop()
+	s.Exports[0].Annotations = map[string]string{v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}
+	s.Exports[0].Labels = map[string]string{"team": "of the export"}
+	s.Exports[0].Spec.ExportedLabels = map[string]string{"tier": "front"}
+	s.Exports[0].Spec.ExportedAnnotations = map[string]string{"example.com/doc": "see <wiki>"}
+	s.Services[0].Labels = map[string]string{"team": "of the Service"}
+	spec := &s.Services[0].Spec
+	spec.Ports = []corev1.ServicePort{
+		{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, AppProtocol: new("kubernetes.io/h2c"), NodePort: 30080},
+		{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
+	}
+	spec.SessionAffinity = corev1.ServiceAffinityClientIP
+	spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(10))}}
+	spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
+	spec.TrafficDistribution = new(corev1.ServiceTrafficDistributionPreferClose)
+
+	r := only(t, s).Record
+	r.Endpoints = nil
+	require.Equal(t, &v1alpha1.ExportedService{
+		Namespace:  "shop",
+		Name:       "web",
+		ExportedAt: 1000,
+		Ports: []v1alpha1.ExportedPort{
+			{Name: "http", Port: 80, AppProtocol: "kubernetes.io/h2c"},
+			{Name: "dns", Protocol: "UDP", Port: 53},
+		},
+		AffinitySeconds:       10,
+		InternalTrafficPolicy: "Cluster",
+		TrafficDistribution:   "PreferClose",
+		Labels:                map[string]string{"tier": "front"},
+		Annotations:           map[string]string{"example.com/doc": "see <wiki>"},
+		Spread:                true,
+		Direct:                true,
+		Address:               "10.96.0.10",
+		Ready:                 true,
+	}, r)
+
+	spec.SessionAffinityConfig = nil
+	require.Equal(t, int32(10800), only(t, s).Record.AffinitySeconds, "the default of the API")
+}
+
+// Of several GlobalIngressIPs for the same, gateways use the oldest one.
+func TestExportOldestGlobalAddress(t *testing.T) {
+	s := shop()
+	global(s)
+	older := ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.6")
+	older.CreationTimestamp = metav1.Unix(999, 0)
+	s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.5"), older,
+		ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.7"))
+	require.Equal(t, "242.1.0.6 ready", recordText(only(t, s).Record))
+}
+
+// An export that is being deleted ends at once, and the others stay in order.
+func TestExportWithoutDeleted(t *testing.T) {
+	s := shop()
+	s.Exports = []*mcsv1alpha1.ServiceExport{exportOf("api"), exportOf("db"), exportOf("web")}
+	s.Exports[1].DeletionTimestamp = new(metav1.Unix(2000, 0))
+	var names []string
+	for _, e := range Export(*s) {
+		names = append(names, e.Export.Name)
+	}
+	require.Equal(t, []string{"api", "web"}, names)
+}
+
+// An export for which there is no room says so, and is tried again: its record stays.
+func TestNoRoom(t *testing.T) {
+	exported := Export(*shop())
+	NoRoom(exported, []types.NamespacedName{{Namespace: "shop", Name: "db"}})
+	require.Equal(t, exportedText, conditionsText(exported[0].Conditions))
+	NoRoom(exported, []types.NamespacedName{{Namespace: "shop", Name: "web"}})
+	require.Equal(t, failedText, conditionsText(exported[0].Conditions))
+	require.Contains(t, exported[0].Conditions[1].Message, "64 pages of 12 KiB")
+	require.NotNil(t, exported[0].Record)
+}
