@@ -140,8 +140,8 @@ func outside(endpoints []endpoint) string {
 }
 
 func tooMany(endpoints []endpoint) string {
-	return fmt.Sprintf("endpoints that are not exported, as a Service has at most %d, in %d KiB: %s",
-		maxEndpoints, maxRecord>>10, addresses(endpoints))
+	return fmt.Sprintf("endpoints that are not exported, as a Service has at most %d (headless: %d), in %d KiB: %s",
+		maxPods, maxEndpoints, maxRecord>>10, addresses(endpoints))
 }
 
 func addresses(endpoints []endpoint) string {

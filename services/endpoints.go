@@ -64,7 +64,7 @@ func newEndpoint(from *discoveryv1.Endpoint, targets []int32) (endpoint, bool) {
 		return endpoint{}, false
 	}
 	ip, err := netip.ParseAddr(from.Addresses[0])
-	if err != nil || !ip.Is4() {
+	if err != nil || !ip.Is4() || !ip.IsGlobalUnicast() {
 		return endpoint{}, false
 	}
 	e := endpoint{addr: ip, targets: targets, state: stateOf(from.Conditions)}
@@ -180,16 +180,20 @@ func group(list []endpoint) []v1alpha1.ExportedEndpoints {
 	return out
 }
 
-// fit returns how many of sorted endpoints, from the first, a record can have.
-func fit(r *v1alpha1.ExportedService, list []endpoint) int {
-	record := *r
+// publish gives a record as many of sorted endpoints as it can have, from the first. It returns the
+// rest.
+func publish(r *v1alpha1.ExportedService, list []endpoint) (rest []endpoint) {
 	fits := func(n int) bool {
-		record.Endpoints = group(list[:n])
-		return len(record.Endpoints) <= maxGroups && jsonSize(&record) <= maxRecord
+		r.Endpoints = group(list[:n])
+		return len(r.Endpoints) <= maxGroups && jsonSize(r) <= maxRecord
 	}
-	n := min(len(list), maxEndpoints)
-	if fits(n) {
-		return n
+	n := min(len(list), maxPods)
+	if r.Headless {
+		n = min(len(list), maxEndpoints)
 	}
-	return sort.Search(n, func(i int) bool { return !fits(i + 1) })
+	if !fits(n) {
+		n = sort.Search(n, func(i int) bool { return !fits(i + 1) })
+		r.Endpoints = group(list[:n])
+	}
+	return list[n:]
 }

@@ -22,7 +22,7 @@ const (
 	maxReaders = 50
 )
 
-// Bounds of a record, which its schema has, too.
+// Bounds of a record, which its schema has, too. maxEndpoints is for headless Services.
 const (
 	maxPorts       = 32
 	maxAppProtocol = 253
@@ -161,15 +161,15 @@ func (x *exporter) records(
 	if !isHeadless(s) {
 		local.Address = clusterIP(s).String()
 	}
-	if jsonSize(record) > maxRecord {
-		return nil, nil, nil, failed("its ports, exportedLabels and exportedAnnotations take more than %d KiB: export fewer", maxRecord>>10)
-	}
 	if x.global() {
 		no = x.translated(record, s, endpoints)
 	} else {
 		var more []string
 		more, no = x.flat(record, s, endpoints)
 		notes = append(notes, more...)
+	}
+	if no == nil && len(record.Endpoints) == 0 && jsonSize(record) > maxRecord {
+		no = failed("its ports, exportedLabels and exportedAnnotations take more than %d KiB: export fewer", maxRecord>>10)
 	}
 	if no != nil {
 		return nil, nil, nil, no
@@ -253,18 +253,16 @@ func (x *exporter) flat(r *v1alpha1.ExportedService, s *corev1.Service, all []en
 		return nil, failed("%s", outside(foreign))
 	case chosen, r.Headless, isLocal(s):
 		r.Ready = anyReady(own)
-		n := fit(r, own)
-		r.Endpoints = group(own[:n])
-		if n < len(own) {
-			notes = append(notes, tooMany(own[n:]))
+		if rest := publish(r, own); len(rest) > 0 {
+			notes = append(notes, tooMany(rest))
 		}
 		if len(foreign) > 0 {
 			notes = append(notes, outside(foreign))
 		}
 	default:
 		r.Ready = anyReady(all)
-		if len(foreign) == 0 && len(own) <= maxPods && x.Readers <= maxReaders && fit(r, own) == len(own) {
-			r.Endpoints = group(own)
+		if len(foreign) > 0 || x.Readers > maxReaders || len(publish(r, own)) > 0 {
+			r.Endpoints = nil // its address leads to all of them
 		}
 	}
 	return notes, nil
@@ -290,6 +288,6 @@ func (x *exporter) translated(r *v1alpha1.ExportedService, s *corev1.Service, al
 	}
 	endpoints := x.ingress.translate(s, all)
 	r.Ready = anyReady(endpoints)
-	r.Endpoints = group(endpoints[:fit(r, endpoints)])
+	publish(r, endpoints)
 	return nil
 }

@@ -292,6 +292,13 @@ func TestExport(t *testing.T) {
 			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
 		},
 		{
+			"and no more than 64", func(s *Source) {
+				s.Services[0].Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+				s.Slices[0] = sliceOf("web", "http:8080", pods(65)...)
+			},
+			"10.96.0.10 ready [8080] " + strings.Join(pods(64), " "), exportedText, "at most 64 (headless: 256), in 11 KiB: 10.244.0.65",
+		},
+		{
 			"pods in the network of their nodes: the cluster IP", func(s *Source) {
 				s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 NotReady", "172.18.0.2")
 			},
@@ -336,7 +343,7 @@ func TestExport(t *testing.T) {
 				headless(s)
 				s.Slices[0] = sliceOf("web", "http:8080", pods(257)...)
 			},
-			"headless ready [8080] " + strings.Join(pods(256), " "), exportedText, "at most 256, in 11 KiB: 10.244.1.1",
+			"headless ready [8080] " + strings.Join(pods(256), " "), exportedText, "(headless: 256), in 11 KiB: 10.244.1.1",
 		},
 		{
 			"slices that do not count", func(s *Source) {
