@@ -52,7 +52,7 @@ func failed(format string, args ...any) *obstacle {
 // obstacle. Notes are what of it is left out.
 func (x *exporter) conditions(e *mcsv1alpha1.ServiceExport, no *obstacle, notes []string) []metav1.Condition {
 	conflict := newCondition(e, mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse,
-		string(mcsv1alpha1.ServiceExportReasonNoConflicts), "no other cluster exports the Service with other properties")
+		mcsv1alpha1.ServiceExportReasonNoConflicts, "no other cluster exports the Service with other properties")
 	if c := x.Conflicts[keyOf(e)]; len(c.Reasons) > 0 {
 		conflict.Status = metav1.ConditionTrue
 		conflict.Reason = strings.Join(c.Reasons, ",")
@@ -62,9 +62,9 @@ func (x *exporter) conditions(e *mcsv1alpha1.ServiceExport, no *obstacle, notes 
 		return []metav1.Condition{conflict}
 	}
 	valid := newCondition(e, mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionTrue,
-		string(mcsv1alpha1.ServiceExportReasonValid), "the Service can be exported")
+		mcsv1alpha1.ServiceExportReasonValid, "the Service can be exported")
 	ready := newCondition(e, mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionTrue,
-		string(mcsv1alpha1.ServiceExportReasonExported), published(e, notes))
+		mcsv1alpha1.ServiceExportReasonExported, published(e, notes))
 	if no != nil && no.invalid {
 		no.deny(&valid)
 		no = pending("the Service cannot be exported: see the condition Valid")
@@ -76,9 +76,16 @@ func (x *exporter) conditions(e *mcsv1alpha1.ServiceExport, no *obstacle, notes 
 }
 
 func newCondition(
-	e *mcsv1alpha1.ServiceExport, of mcsv1alpha1.ServiceExportConditionType, status metav1.ConditionStatus, reason, message string,
+	e *mcsv1alpha1.ServiceExport, of mcsv1alpha1.ServiceExportConditionType, status metav1.ConditionStatus,
+	reason mcsv1alpha1.ServiceExportConditionReason, message string,
 ) metav1.Condition {
-	return metav1.Condition{Type: string(of), Status: status, Reason: reason, Message: message, ObservedGeneration: e.Generation}
+	return metav1.Condition{
+		Type:               string(of),
+		Status:             status,
+		Reason:             string(reason),
+		Message:            message,
+		ObservedGeneration: e.Generation,
+	}
 }
 
 // deny makes a condition False.
@@ -90,8 +97,8 @@ func (o *obstacle) deny(c *metav1.Condition) {
 
 // NoRoom sets the condition Ready of the exports whose records Pages has left out.
 func NoRoom(exported []Exported, left []types.NamespacedName) {
-	no := failed("this cluster exports more than fits in %d pages of %d KiB, and older exports come first: export fewer Services",
-		v1alpha1.MaxExportPages, usualPage>>10)
+	no := failed("this cluster exports more than fits in %d pages of %d KiB, and older exports come first: "+
+		"export fewer Services", v1alpha1.MaxExportPages, usualPage>>10)
 	out := make(map[types.NamespacedName]bool, len(left))
 	for _, key := range left {
 		out[key] = true
@@ -120,7 +127,8 @@ func droppedKeys(keys []string) string {
 		texts[i] = fmt.Sprintf("%q", words.Clip(key, maxKeyText))
 	}
 	return fmt.Sprintf("exportedLabels and exportedAnnotations that are not exported, as they are invalid, "+
-		"reserved for Kubernetes or Submariner, or more than %d or %d KiB in all: %s", maxKeys, maxKeysSize>>10, words.List(texts))
+		"reserved for Kubernetes or Submariner, or more than %d or %d KiB in all: %s",
+		maxKeys, maxKeysSize>>10, words.List(texts))
 }
 
 func longAppProtocol(p *corev1.ServicePort) string {

@@ -175,7 +175,12 @@ func group(list []endpoint) []v1alpha1.ExportedEndpoints {
 			out = append(out, v1alpha1.ExportedEndpoints{Targets: e.targets})
 		}
 		last := &out[len(out)-1]
-		last.Pods = append(last.Pods, v1alpha1.ExportedEndpoint{IP: e.addr.String(), Hostname: e.hostname, Zone: e.zone, State: e.state})
+		last.Pods = append(last.Pods, v1alpha1.ExportedEndpoint{
+			IP:       e.addr.String(),
+			Hostname: e.hostname,
+			Zone:     e.zone,
+			State:    e.state,
+		})
 	}
 	return out
 }

@@ -101,7 +101,7 @@ func (x *exporter) obstacle(e *mcsv1alpha1.ServiceExport, s *corev1.Service) *ob
 	case !hasIPv4(s):
 		return invalidType("the Service has no IPv4 address, at which other clusters could reach it: " +
 			"set spec.ipFamilyPolicy of the Service to PreferDualStack")
-	case !x.MayExport(e.Namespace):
+	case x.MayExport != nil && !x.MayExport(e.Namespace):
 		return notGranted(e.Namespace)
 	case isHeadless(s):
 		return nil

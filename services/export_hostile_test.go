@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -73,12 +71,13 @@ func TestHostileManyExportedKeys(t *testing.T) {
 }
 
 // 10,000 endpoints take no more room than a page has.
-func TestHostileEndpoints(t *testing.T) {
+func TestHostileExportedEndpoints(t *testing.T) {
 	var endpoints []string
-	for i, ip := range pods(10_000) {
-		endpoints = append(endpoints, fmt.Sprintf("%s hostname=%s-%d zone=%s", ip, strings.Repeat("h", 50), i, strings.Repeat("z", 63)))
+	for i, ip := range podAddresses(10_000) {
+		name := fmt.Sprintf("%s-%d", strings.Repeat("h", 50), i)
+		endpoints = append(endpoints, fmt.Sprintf("%s hostname=%s zone=%s", ip, name, strings.Repeat("z", 63)))
 	}
-	for _, change := range []func(*Source){func(*Source) {}, headless, global} {
+	for _, change := range []func(*Source){func(*Source) {}, makeHeadless, global} {
 		s := shop()
 		s.Slices = nil
 		for i := 0; i < len(endpoints); i += 1000 {
@@ -100,11 +99,11 @@ func TestHostileEndpoints(t *testing.T) {
 }
 
 // Endpoints with many different target ports are bounded.
-func TestHostileTargets(t *testing.T) {
+func TestHostileExportedTargets(t *testing.T) {
 	s := shop()
-	headless(s)
+	makeHeadless(s)
 	s.Slices = nil
-	for i, ip := range pods(20_000) {
+	for i, ip := range podAddresses(20_000) {
 		s.Slices = append(s.Slices, sliceOf("web", fmt.Sprintf("http:%d", 1+i), ip))
 	}
 	e := only(t, s)
@@ -113,13 +112,15 @@ func TestHostileTargets(t *testing.T) {
 }
 
 // A Service may have more ports, and longer names, than a record.
-func TestHostilePorts(t *testing.T) {
+func TestHostileExportedPorts(t *testing.T) {
 	s := shop()
 	var ports []corev1.ServicePort
 	var targets []string
 	for i := range int32(1000) {
 		name := fmt.Sprintf("p%04d", i)
-		ports = append(ports, corev1.ServicePort{Name: name, Protocol: corev1.ProtocolUDP, Port: 1000 + i, AppProtocol: new(strings.Repeat("x", 317))})
+		port := corev1.ServicePort{Name: name, Protocol: corev1.ProtocolUDP, Port: 1000 + i}
+		port.AppProtocol = new(strings.Repeat("x", 317)) // the most that an API server allows
+		ports = append(ports, port)
 		targets = append(targets, fmt.Sprintf("%s:%d/UDP", name, 1000+i))
 	}
 	s.Services[0].Spec.Ports = ports
@@ -128,7 +129,7 @@ func TestHostilePorts(t *testing.T) {
 	require.Len(t, e.Record.Ports, 32)
 	require.Len(t, e.Record.Endpoints[0].Targets, 32)
 	require.Empty(t, e.Record.Ports[0].AppProtocol)
-	require.Contains(t, e.Conditions[1].Message, "ports that are not exported, as they are more than 32: 1032/UDP, 1033/UDP")
+	require.Contains(t, e.Conditions[1].Message, "not exported, as they are more than 32: 1032/UDP, 1033/UDP")
 
 	// The most that a record can have besides endpoints fits in no page.
 	for i := range ports {
@@ -143,8 +144,10 @@ func TestHostilePorts(t *testing.T) {
 }
 
 // Names with escapes, as an API server would not store them, stay in the JSON of their own record.
-func TestHostileNames(t *testing.T) {
-	for _, text := range []string{`","pages":0,"x":"`, "\x00", "\u2028", "../../kube-system/x", strings.Repeat("<", 63), "ünïcode", "\xff\xfe"} {
+func TestHostileExportedNames(t *testing.T) {
+	for _, text := range []string{
+		`","pages":0,"x":"`, "\x00", "\u2028", "../../kube-system/x", strings.Repeat("<", 63), "ünïcode", "\xff\xfe",
+	} {
 		s := shop()
 		s.Slices[0].Endpoints[0].Hostname = &text
 		s.Slices[0].Endpoints[0].Zone = &text
@@ -167,11 +170,14 @@ func TestHostileNames(t *testing.T) {
 
 // Whoever may write EndpointSlices, Services or GlobalIngressIPs of a namespace chooses addresses. Of
 // those, only the ones that this cluster announces are published.
-func TestHostileAddresses(t *testing.T) {
-	foreign := []string{"10.45.0.9", "192.0.2.1", "8.8.8.8", "10.96.0.1", "127.0.0.1", "169.254.169.254", "224.0.0.1", "0.0.0.0", "fd00::1", "::ffff:10.244.0.1", "x", ""}
+func TestHostileExportedAddresses(t *testing.T) {
+	foreign := []string{
+		"10.45.0.9", "192.0.2.1", "8.8.8.8", "10.96.0.1", "127.0.0.1", "169.254.169.254", "224.0.0.1", "0.0.0.0", "fd00::1",
+		"::ffff:10.244.0.1", "x", "",
+	}
 	for _, change := range []func(*Source){
 		func(*Source) {},
-		headless,
+		makeHeadless,
 		func(s *Source) { s.Services[0].Spec.Selector = nil },
 		func(s *Source) {
 			s.Services[0].Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
@@ -190,7 +196,7 @@ func TestHostileAddresses(t *testing.T) {
 		s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetClusterIPService, "web", ip))
 		require.Nil(t, only(t, s).Record, ip)
 
-		headless(s)
+		makeHeadless(s)
 		s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 pod=web-0")
 		s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetHeadlessServicePod, "web-0", ip))
 		require.Equal(t, "headless", recordText(only(t, s).Record), ip)
@@ -271,7 +277,8 @@ func randomSource(random *rand.Rand) *Source {
 				}
 				pod := fmt.Sprintf("pod-%d", random.IntN(100))
 				state := []string{"", "NotReady", "Serving", "Terminating"}[random.IntN(4)]
-				slice.Endpoints = append(slice.Endpoints, endpointOf(fmt.Sprintf("%s %s pod=%s hostname=%s zone=a", ip, state, pod, pod)))
+				text := fmt.Sprintf("%s %s pod=%s hostname=%s zone=a", ip, state, pod, pod)
+				slice.Endpoints = append(slice.Endpoints, endpointOf(text))
 			}
 			s.Slices = append(s.Slices, slice)
 		}
@@ -337,9 +344,10 @@ func large(n int) *Source {
 			endpoints = append(endpoints, fmt.Sprintf("10.244.%d.%d zone=eu-central-1a pod=%s-%d", i%256, p, name, p))
 		}
 		if i%2 == 0 {
-			s.Exports = append(s.Exports, &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
+			s.Exports = append(s.Exports, exportOf(name))
 		}
-		s.Services = append(s.Services, serviceOf(name, corev1.ServicePort{Name: "http", Port: 80}, corev1.ServicePort{Name: "grpc", Port: 90}))
+		ports := []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "grpc", Port: 90}}
+		s.Services = append(s.Services, serviceOf(name, ports...))
 		s.Slices = append(s.Slices, sliceOf(name, "http:8080 grpc:9090", endpoints...))
 	}
 	return s

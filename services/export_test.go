@@ -20,10 +20,11 @@ import (
 // shop returns a Source of a flat cluster with namespace shop, which exports the Service web: port http
 // leads to port 8080 of two pods, of which one is ready.
 func shop() *Source {
+	http := corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}
 	return &Source{
 		ClusterID:       "east",
 		Exports:         []*mcsv1alpha1.ServiceExport{exportOf("web")},
-		Services:        []*corev1.Service{serviceOf("web", corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80})},
+		Services:        []*corev1.Service{serviceOf("web", http)},
 		Slices:          []*discoveryv1.EndpointSlice{sliceOf("web", "http:8080", "10.244.0.1", "10.244.0.2 NotReady")},
 		PodNetworks:     []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
 		ServiceNetworks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
@@ -110,7 +111,7 @@ func endpointOf(text string) (e discoveryv1.Endpoint) {
 
 // ingressOf returns a GlobalIngressIP.
 func ingressOf(target submarinerv1.GlobalIngressTarget, name, ip string) *submarinerv1.GlobalIngressIP {
-	o := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Unix(1000, 0)}}
+	o := &submarinerv1.GlobalIngressIP{ObjectMeta: exportOf(name).ObjectMeta}
 	o.Spec.Target = target
 	o.Status.AllocatedIP = ip
 	if ref := (&corev1.LocalObjectReference{Name: name}); target == submarinerv1.TargetHeadlessServicePod {
@@ -121,13 +122,17 @@ func ingressOf(target submarinerv1.GlobalIngressTarget, name, ip string) *submar
 	return o
 }
 
-func headless(s *Source) {
+func addPort(s *Source, p corev1.ServicePort) {
+	s.Services[0].Spec.Ports = append(s.Services[0].Spec.Ports, p)
+}
+
+func makeHeadless(s *Source) {
 	s.Services[0].Spec.ClusterIP = corev1.ClusterIPNone
 	s.Services[0].Spec.ClusterIPs = []string{corev1.ClusterIPNone}
 }
 
-// pods returns as many endpoints as asked, from 10.244.0.1.
-func pods(n int) (list []string) {
+// podAddresses returns as many endpoints as asked, from 10.244.0.1.
+func podAddresses(n int) (list []string) {
 	ip := netip.MustParseAddr("10.244.0.1")
 	for range n {
 		list = append(list, ip.String())
@@ -181,9 +186,10 @@ func only(t *testing.T, s *Source) Exported {
 }
 
 const (
-	exportedText = "Valid=True Valid, Ready=True Exported, Conflict=False NoConflicts"
-	invalidText  = "Valid=False InvalidServiceType, Ready=False Pending, Conflict=False NoConflicts"
-	failedText   = "Valid=True Valid, Ready=False Failed, Conflict=False NoConflicts"
+	exportedText  = "Valid=True Valid, Ready=True Exported, Conflict=False NoConflicts"
+	noServiceText = "Valid=False NoService, Ready=False Pending, Conflict=False NoConflicts"
+	invalidText   = "Valid=False InvalidServiceType, Ready=False Pending, Conflict=False NoConflicts"
+	failedText    = "Valid=True Valid, Ready=False Failed, Conflict=False NoConflicts"
 )
 
 // What a ServiceExport leads to: the record, and the conditions.
@@ -202,11 +208,11 @@ func TestExport(t *testing.T) {
 		},
 		{
 			"no Service", func(s *Source) { s.Services = nil },
-			"none", "Valid=False NoService, Ready=False Pending, Conflict=False NoConflicts", "there is no Service web in namespace shop",
+			"none", noServiceText, "there is no Service web in namespace shop",
 		},
 		{
 			"a Service of the same name in another namespace", func(s *Source) { s.Services[0].Namespace = "bank" },
-			"none", "Valid=False NoService, Ready=False Pending, Conflict=False NoConflicts", "",
+			"none", noServiceText, "",
 		},
 		{
 			"ExternalName", func(s *Source) { s.Services[0].Spec.Type = corev1.ServiceTypeExternalName },
@@ -247,7 +253,8 @@ func TestExport(t *testing.T) {
 				s.Exports[0].Namespace = "bank"
 				s.Services[0].Namespace = "bank"
 			},
-			"none", "Valid=True Valid, Ready=False NamespaceNotGranted, Conflict=False NoConflicts", "subctl join --export-namespaces",
+			"none", "Valid=True Valid, Ready=False NamespaceNotGranted, Conflict=False NoConflicts",
+			"subctl join --export-namespaces",
 		},
 		{
 			"NodePort", func(s *Source) { s.Services[0].Spec.Type = corev1.ServiceTypeNodePort },
@@ -273,11 +280,11 @@ func TestExport(t *testing.T) {
 			"10.96.0.10", exportedText, "",
 		},
 		{
-			"64 pods", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", pods(64)...) },
-			"10.96.0.10 ready [8080] " + strings.Join(pods(64), " "), exportedText, "",
+			"64 pods", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", podAddresses(64)...) },
+			"10.96.0.10 ready [8080] " + strings.Join(podAddresses(64), " "), exportedText, "",
 		},
 		{
-			"65 pods: the cluster IP", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", pods(65)...) },
+			"65 pods: the cluster IP", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", podAddresses(65)...) },
 			"10.96.0.10 ready", exportedText, "",
 		},
 		{
@@ -294,9 +301,10 @@ func TestExport(t *testing.T) {
 		{
 			"and no more than 64", func(s *Source) {
 				s.Services[0].Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
-				s.Slices[0] = sliceOf("web", "http:8080", pods(65)...)
+				s.Slices[0] = sliceOf("web", "http:8080", podAddresses(65)...)
 			},
-			"10.96.0.10 ready [8080] " + strings.Join(pods(64), " "), exportedText, "at most 64 (headless: 256), in 11 KiB: 10.244.0.65",
+			"10.96.0.10 ready [8080] " + strings.Join(podAddresses(64), " "), exportedText,
+			"at most 64 (headless: 256), in 11 KiB: 10.244.0.65",
 		},
 		{
 			"pods in the network of their nodes: the cluster IP", func(s *Source) {
@@ -319,12 +327,12 @@ func TestExport(t *testing.T) {
 			"none", failedText, "not in the pod network: 172.18.0.2, 192.0.2.1",
 		},
 		{
-			"headless", headless,
+			"headless", makeHeadless,
 			"headless ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
 		},
 		{
 			"headless with many readers, and a pod in the network of its node", func(s *Source) {
-				headless(s)
+				makeHeadless(s)
 				s.Readers = 1000
 				s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.9 hostname=web-1 zone=a", "172.18.0.2")
 			},
@@ -332,7 +340,7 @@ func TestExport(t *testing.T) {
 		},
 		{
 			"headless without ports", func(s *Source) {
-				headless(s)
+				makeHeadless(s)
 				s.Services[0].Spec.Ports = nil
 				s.Slices[0].Ports = nil
 			},
@@ -340,10 +348,11 @@ func TestExport(t *testing.T) {
 		},
 		{
 			"headless with 257 pods", func(s *Source) {
-				headless(s)
-				s.Slices[0] = sliceOf("web", "http:8080", pods(257)...)
+				makeHeadless(s)
+				s.Slices[0] = sliceOf("web", "http:8080", podAddresses(257)...)
 			},
-			"headless ready [8080] " + strings.Join(pods(256), " "), exportedText, "(headless: 256), in 11 KiB: 10.244.1.1",
+			"headless ready [8080] " + strings.Join(podAddresses(256), " "), exportedText,
+			"(headless: 256), in 11 KiB: 10.244.1.1",
 		},
 		{
 			"slices that do not count", func(s *Source) {
@@ -351,13 +360,14 @@ func TestExport(t *testing.T) {
 				ours.Labels[discoveryv1.LabelManagedBy] = ManagedBy
 				six := sliceOf("web", "http:8080", "fd00::1")
 				six.AddressType = discoveryv1.AddressTypeIPv6
-				s.Slices = append(s.Slices, ours, six, sliceOf("other", "http:8080", "10.244.0.6"), sliceOf("web", "grpc:8080", "10.244.0.7"))
+				other := sliceOf("other", "http:8080", "10.244.0.6")
+				s.Slices = append(s.Slices, ours, six, other, sliceOf("web", "grpc:8080", "10.244.0.7"))
 			},
 			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady", exportedText, "",
 		},
 		{
 			"a named target port that differs between pods", func(s *Source) {
-				s.Services[0].Spec.Ports = append(s.Services[0].Spec.Ports, corev1.ServicePort{Name: "dns", Protocol: "UDP", Port: 53})
+				addPort(s, corev1.ServicePort{Name: "dns", Protocol: "UDP", Port: 53})
 				s.Slices = []*discoveryv1.EndpointSlice{
 					sliceOf("web", "http:9090 dns:53/UDP", "10.244.0.3", "10.244.0.1"),
 					sliceOf("web", "http:8080 dns:53", "10.244.0.2"),
@@ -367,21 +377,23 @@ func TestExport(t *testing.T) {
 		},
 		{
 			"two ports with one target", func(s *Source) {
-				s.Services[0].Spec.Ports = append(s.Services[0].Spec.Ports, corev1.ServicePort{Name: "alt", Port: 81})
+				addPort(s, corev1.ServicePort{Name: "alt", Port: 81})
 				s.Slices[0] = sliceOf("web", "http:8080 alt:8080", "10.244.0.1")
 			},
 			"10.96.0.10 ready [8080 8080] 10.244.0.1", exportedText, "",
 		},
 		{
 			"states, and an address in several slices", func(s *Source) {
-				s.Services[0].Spec.Ports = append(s.Services[0].Spec.Ports, corev1.ServicePort{Name: "alt", Port: 81})
+				addPort(s, corev1.ServicePort{Name: "alt", Port: 81})
 				s.Slices = []*discoveryv1.EndpointSlice{
-					sliceOf("web", "http:8080", "10.244.0.1 Terminating", "10.244.0.2 Serving", "10.244.0.3", "10.244.0.4 Terminating"),
+					sliceOf("web", "http:8080",
+						"10.244.0.1 Terminating", "10.244.0.2 Serving", "10.244.0.3", "10.244.0.4 Terminating"),
 					sliceOf("web", "http:8080", "10.244.0.1 NotReady", "10.244.0.2 Terminating", "10.244.0.3 NotReady"),
 					sliceOf("web", "alt:8081", "10.244.0.3", "10.244.0.4"),
 				}
 			},
-			"10.96.0.10 ready [0 8081] 10.244.0.4 [8080 0] 10.244.0.1,NotReady 10.244.0.2,Serving [8080 8081] 10.244.0.3", exportedText, "",
+			"10.96.0.10 ready [0 8081] 10.244.0.4 [8080 0] 10.244.0.1,NotReady 10.244.0.2,Serving [8080 8081] 10.244.0.3",
+			exportedText, "",
 		},
 		{
 			"no endpoint is ready", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 Serving") },
@@ -413,8 +425,9 @@ func TestExport(t *testing.T) {
 		{
 			"global network, headless: pods without address wait", func(s *Source) {
 				global(s)
-				headless(s)
-				s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 pod=web-0 hostname=web-0", "10.244.0.2 pod=web-1", "10.244.0.3 pod=web-2 NotReady")
+				makeHeadless(s)
+				s.Slices[0] = sliceOf("web", "http:8080",
+					"10.244.0.1 pod=web-0 hostname=web-0", "10.244.0.2 pod=web-1", "10.244.0.3 pod=web-2 NotReady")
 				s.Ingress = append(s.Ingress,
 					ingressOf(submarinerv1.TargetHeadlessServicePod, "web-0", "242.1.0.9"),
 					ingressOf(submarinerv1.TargetHeadlessServicePod, "web-1", ""),
@@ -426,7 +439,7 @@ func TestExport(t *testing.T) {
 		{
 			"global network, headless without selector", func(s *Source) {
 				global(s)
-				headless(s)
+				makeHeadless(s)
 				s.Services[0].Spec.Selector = nil
 				in := ingressOf(submarinerv1.TargetHeadlessServiceEndpoints, "web", "242.1.0.9")
 				in.Annotations = map[string]string{submarinerv1.HeadlessEndpointAnnotation: "10.244.0.1"}
@@ -461,7 +474,9 @@ func TestExportLocal(t *testing.T) {
 		local  string
 	}{
 		{"address only", func(s *Source) { s.Readers = 51 }, "10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady"},
-		{"many pods", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", pods(300)...) }, "10.96.0.10 ready [8080] " + strings.Join(pods(300), " ")},
+		{"many pods", func(s *Source) {
+			s.Slices[0] = sliceOf("web", "http:8080", podAddresses(300)...)
+		}, "10.96.0.10 ready [8080] " + strings.Join(podAddresses(300), " ")},
 		{"pods in the network of their nodes", func(s *Source) {
 			s.Slices[0] = sliceOf("web", "http:8080", "172.18.0.2")
 		}, "10.96.0.10 ready [8080] 172.18.0.2"},
@@ -471,7 +486,7 @@ func TestExportLocal(t *testing.T) {
 		}, "10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady"},
 		{"headless with a global network", func(s *Source) {
 			global(s)
-			headless(s)
+			makeHeadless(s)
 		}, "headless ready [8080] 10.244.0.1 10.244.0.2,NotReady"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -496,7 +511,9 @@ func TestExportProperties(t *testing.T) {
 		{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
 	}
 	spec.SessionAffinity = corev1.ServiceAffinityClientIP
-	spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(10))}}
+	spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+		ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(10))},
+	}
 	spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
 	spec.TrafficDistribution = new(corev1.ServiceTrafficDistributionPreferClose)
 

@@ -32,48 +32,50 @@ func recordsOf(n, bytes int) (all []v1alpha1.ExportedService) {
 	return all
 }
 
-// pagesText returns pages as text, such as "east-services-0/2: a b".
+// pagesText returns the names of the records of each page, such as "a b".
 func pagesText(pages []*v1alpha1.ExportedServices) (lines []string) {
 	for _, p := range pages {
-		line := fmt.Sprintf("%s/%d:", p.Name, p.Spec.Pages)
+		var names []string
 		for _, r := range p.Spec.Services {
-			line += " " + r.Name
+			names = append(names, r.Name)
 		}
-		lines = append(lines, line)
+		lines = append(lines, strings.Join(names, " "))
 	}
 	return lines
 }
 
 // A record stays in its page, and a new one goes to the first page with room.
 func TestPages(t *testing.T) {
-	a, b, c, d := recordOf("a", 5000), recordOf("b", 5000), recordOf("c", 5000), recordOf("d", 5000)
+	sizes := func(sizes ...any) (all []v1alpha1.ExportedService) {
+		for i := 0; i < len(sizes); i += 2 {
+			all = append(all, recordOf(sizes[i].(string), sizes[i+1].(int)))
+		}
+		return all
+	}
 	var pages []*v1alpha1.ExportedServices
 	for _, step := range []struct {
 		name    string
 		records []v1alpha1.ExportedService
-		want    []string
+		want    []string // the names of the records of each page
 	}{
 		{"a cluster that never exported anything", nil, nil},
-		{"the first export", []v1alpha1.ExportedService{c}, []string{"east-services-0/1: c"}},
-		{"a page has room for two", []v1alpha1.ExportedService{a, c}, []string{"east-services-0/1: a c"}},
-		{"and no more", []v1alpha1.ExportedService{a, b, c}, []string{"east-services-0/2: a c", "east-services-1/2: b"}},
-		{"growth moves nothing", []v1alpha1.ExportedService{recordOf("a", 9000), b, c}, []string{"east-services-0/2: a c", "east-services-1/2: b"}},
-		{"except where the page is full", []v1alpha1.ExportedService{recordOf("a", 11000), b, c}, []string{"east-services-0/2: a", "east-services-1/2: b c"}},
-		{"nothing moves back", []v1alpha1.ExportedService{a, b, c}, []string{"east-services-0/2: a", "east-services-1/2: b c"}},
-		{"a new record fills the first page", []v1alpha1.ExportedService{a, b, c, d}, []string{"east-services-0/2: a d", "east-services-1/2: b c"}},
-		{"an empty page before others stays", []v1alpha1.ExportedService{b}, []string{"east-services-0/2:", "east-services-1/2: b"}},
-		{"until it is filled", []v1alpha1.ExportedService{d}, []string{"east-services-0/1: d"}},
-		{"the first page stays", nil, []string{"east-services-0/1:"}},
-		{"for good", nil, []string{"east-services-0/1:"}},
+		{"the first export", sizes("c", 5000), []string{"c"}},
+		{"a page has room for two", sizes("a", 5000, "c", 5000), []string{"a c"}},
+		{"and no more", sizes("a", 5000, "b", 5000, "c", 5000), []string{"a c", "b"}},
+		{"growth moves nothing", sizes("a", 9000, "b", 5000, "c", 5000), []string{"a c", "b"}},
+		{"except where the page is full", sizes("a", 11000, "b", 5000, "c", 5000), []string{"a", "b c"}},
+		{"nothing moves back", sizes("a", 5000, "b", 5000, "c", 5000), []string{"a", "b c"}},
+		{"a new one fills the first", sizes("a", 5000, "b", 5000, "c", 5000, "d", 5000), []string{"a d", "b c"}},
+		{"an empty page before others stays", sizes("b", 5000), []string{"", "b"}},
+		{"until it is filled", sizes("d", 5000), []string{"d"}},
+		{"the first page stays", nil, []string{""}},
+		{"for good", nil, []string{""}},
 	} {
 		var left []types.NamespacedName
 		pages, left = Pages("east", pages, step.records)
 		require.Equal(t, step.want, pagesText(pages), step.name)
 		require.Empty(t, left, step.name)
-		for _, p := range pages {
-			require.Equal(t, "submariner-operator", p.Namespace)
-			require.Equal(t, "east", p.Spec.ClusterID)
-		}
+		requireBounds(t, pages)
 	}
 }
 
@@ -86,7 +88,7 @@ func TestPagesOfOthers(t *testing.T) {
 	a := []v1alpha1.ExportedService{recordOf("a", 100)}
 	moving := []*v1alpha1.ExportedServices{newPage("east", 3, 4, a, []int{0}), newPage("east", 1, 4, a, []int{0})}
 	pages, _ = Pages("east", moving, a)
-	require.Equal(t, []string{"east-services-0/2:", "east-services-1/2: a"}, pagesText(pages))
+	require.Equal(t, []string{"", "a"}, pagesText(pages))
 }
 
 // Where not all records fit, the oldest come first, and it does not depend on the pages that there are.
@@ -95,12 +97,12 @@ func TestPagesLeaveTheYoungest(t *testing.T) {
 	records := recordsOf(fit+2, 6000)
 	pages, left := Pages("east", nil, records)
 	require.Len(t, pages, v1alpha1.MaxExportPages)
-	require.Equal(t, []types.NamespacedName{{Namespace: "shop", Name: "s00128"}, {Namespace: "shop", Name: "s00129"}}, left)
+	require.Equal(t, []types.NamespacedName{keyOfRecord(&records[fit]), keyOfRecord(&records[fit+1])}, left)
 
 	// An older export displaces the youngest one.
 	records[fit+1].ExportedAt = 1
 	again, left := Pages("east", pages, records)
-	require.Equal(t, []types.NamespacedName{{Namespace: "shop", Name: "s00127"}, {Namespace: "shop", Name: "s00128"}}, left)
+	require.Equal(t, []types.NamespacedName{keyOfRecord(&records[fit-1]), keyOfRecord(&records[fit])}, left)
 	require.Equal(t, 1, changed(pages, again))
 
 	// A record that fits in no page is left, and the others are not.
@@ -156,11 +158,13 @@ func equalRecords(a, b v1alpha1.ExportedService) bool {
 	return compareRecords(a, b) == 0 && a.Address == b.Address && a.Annotations["a"] == b.Annotations["a"]
 }
 
-// requireBounds requires that pages are in order and full at most.
+// requireBounds requires that the pages of cluster east are in order, and full at most.
 func requireBounds(t *testing.T, pages []*v1alpha1.ExportedServices) {
 	t.Helper()
 	for i, p := range pages {
-		require.Equal(t, v1alpha1.ExportedServicesName("east", i), p.Name)
+		require.Equal(t, "submariner-operator", p.Namespace)
+		require.Equal(t, fmt.Sprintf("east-services-%d", i), p.Name)
+		require.Equal(t, "east", p.Spec.ClusterID)
 		require.Equal(t, len(pages), p.Spec.Pages)
 		require.LessOrEqual(t, jsonSize(p.Spec), fullPage)
 		require.LessOrEqual(t, len(p.Spec.Services), maxServices)

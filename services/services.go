@@ -35,7 +35,7 @@ type Source struct {
 	PodNetworks, ServiceNetworks []netip.Prefix
 	// Readers is the number of other clusters in the clustersets of this one.
 	Readers int
-	// MayExport reports whether the cluster's grant allows exports from a namespace.
+	// MayExport reports whether the cluster's grant allows exports from a namespace. Nil allows all.
 	MayExport func(namespace string) bool
 	// Conflicts are those that Import has found for each exported Service.
 	Conflicts map[types.NamespacedName]Conflict
