@@ -20,6 +20,27 @@ const Domain = "clusterset.local"
 // we make. It keeps the controller of Kubernetes from them.
 const ManagedBy = "service-discovery.submariner.io"
 
+// Annotations of EndpointSlices that we make.
+const (
+	// AddressAnnotation is the address at which the exporter serves the Service: its cluster IP, or with
+	// a global network its global address. DNS servers that answer with exporters' addresses need it.
+	AddressAnnotation = "submariner.io/address"
+	// WithheldAnnotation tells why no endpoint of a slice is ready or serving, whatever its exporter says.
+	WithheldAnnotation = "submariner.io/withheld"
+)
+
+// Values of WithheldAnnotation.
+const (
+	// WithheldUnreachable stands for a cluster that no gateway is connected to.
+	WithheldUnreachable = "unreachable"
+	// WithheldLocalFirst stands for a cluster whose endpoints are used when this cluster has no ready
+	// one, where kube-proxy follows no hints.
+	WithheldLocalFirst = "local-first"
+)
+
+// derivedServiceAnnotation is on ServiceImports (KEP-1645). Its value is the name of the derived Service.
+const derivedServiceAnnotation = "multicluster.kubernetes.io/derived-service"
+
 // Source is what a cluster has to export. Lists are sorted by namespace and name.
 type Source struct {
 	ClusterID string
@@ -97,8 +118,8 @@ type View struct {
 	// MayExport reports whether exports from a namespace count that no grant names.
 	MayExport func(namespace string) bool
 
-	// Imports, Services and Slices are what the API server holds: all ServiceImports, all Services, and the EndpointSlices
-	// with the label multicluster.kubernetes.io/service-name.
+	// Imports, Services and Slices are what the API server holds: all ServiceImports, all Services, and
+	// the EndpointSlices with the label multicluster.kubernetes.io/service-name.
 	Imports  []*mcsv1alpha1.ServiceImport
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
@@ -112,7 +133,8 @@ type Imported struct {
 	Imports  []*mcsv1alpha1.ServiceImport
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
-	// Statuses are ServiceImports whose status is to be replaced.
+	// Statuses are ServiceImports whose status is to be replaced. A condition without time has changed,
+	// and gets the time from who writes it.
 	Statuses []*mcsv1alpha1.ServiceImport
 	// Delete are objects of ours to delete.
 	Delete []metav1.Object

@@ -1,0 +1,109 @@
+package services
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"subctl/api/submariner/v1alpha1"
+)
+
+// Nothing of a cluster is deleted while one of its pages is missing. A record that may be in the
+// missing page is read back from the objects that were made of it.
+
+// sources returns which imports of ours have endpoints of each cluster, or had a moment ago.
+func (h *held) sources() map[string]map[types.NamespacedName]bool {
+	if h.bySource != nil {
+		return h.bySource
+	}
+	h.bySource = map[string]map[types.NamespacedName]bool{}
+	add := func(cluster string, key types.NamespacedName) {
+		if h.bySource[cluster] == nil {
+			h.bySource[cluster] = map[types.NamespacedName]bool{}
+		}
+		h.bySource[cluster][key] = true
+	}
+	for key, have := range h.imports {
+		if !isOurs(have) {
+			continue
+		}
+		for _, s := range have.Status.Clusters {
+			add(s.Cluster, key)
+		}
+		for _, s := range h.slices[key] {
+			if isOurSlice(s) {
+				add(s.Labels[mcsv1alpha1.LabelSourceCluster], key)
+			}
+		}
+	}
+	return h.bySource
+}
+
+// keepRecords reads the records back whose pages are missing.
+func (i *importer) keepRecords() {
+	for key, claims := range i.claims {
+		var ports map[string]map[string]bool
+		for n := range claims {
+			if !claims[n].kept {
+				continue
+			}
+			if ports == nil {
+				ports = i.portsBySource(key)
+			}
+			claims[n].record = i.readBack(key, ports[claims[n].cluster])
+		}
+	}
+}
+
+// portsBySource returns the names of the ports in the EndpointSlices of each cluster that has some.
+func (i *importer) portsBySource(key types.NamespacedName) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, s := range i.held.slices[key] {
+		if !isOurSlice(s) {
+			continue
+		}
+		source := s.Labels[mcsv1alpha1.LabelSourceCluster]
+		if out[source] == nil {
+			out[source] = map[string]bool{}
+		}
+		for _, p := range s.Ports {
+			out[source][value(p.Name)] = true
+		}
+	}
+	return out
+}
+
+// readBack returns a record as far as the import shows it, with these of its ports; nil: all of them.
+// Where the import does not show what the cluster exports, the record agrees with it.
+func (i *importer) readBack(key types.NamespacedName, ports map[string]bool) *v1alpha1.ExportedService {
+	have := i.held.imports[key]
+	r := &v1alpha1.ExportedService{
+		Namespace:             key.Namespace,
+		Name:                  key.Name,
+		Headless:              have.Spec.Type == mcsv1alpha1.Headless,
+		Labels:                exportedOf(have, have.Labels),
+		Annotations:           exportedOf(have, have.Annotations),
+		InternalTrafficPolicy: string(value(have.Spec.InternalTrafficPolicy)),
+		TrafficDistribution:   value(have.Spec.TrafficDistribution),
+		Direct:                have.Annotations[v1alpha1.DirectAnnotation] == "true" && !i.Direct,
+		Spread:                have.Annotations[v1alpha1.SpreadAnnotation] == "true",
+	}
+	if c := have.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
+		r.AffinitySeconds = value(c.ClientIP.TimeoutSeconds)
+	}
+	for _, p := range have.Spec.Ports {
+		if ports == nil || ports[p.Name] {
+			r.Ports = append(r.Ports, v1alpha1.ExportedPort{
+				Name: p.Name, Protocol: string(p.Protocol), Port: p.Port, AppProtocol: value(p.AppProtocol),
+			})
+		}
+	}
+	return r
+}
+
+// value returns the value of an optional field.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -1,0 +1,116 @@
+package services
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"subctl/api/submariner/v1alpha1"
+)
+
+func TestMissingPages(t *testing.T) {
+	full := func(r *v1alpha1.ExportedService) {
+		r.AffinitySeconds = 10
+		r.InternalTrafficPolicy = "Local"
+		r.TrafficDistribution = "PreferClose"
+		r.Spread = true
+		r.Direct = true
+		r.Labels = map[string]string{"team": "a"}
+		r.Annotations = map[string]string{"example.com/a": "b"}
+		r.Ports[0].AppProtocol = "http"
+	}
+	other := named("shop", "other")
+	pages := func(w *world, list ...*v1alpha1.ExportedServices) {
+		w.publish("west", list...)
+	}
+	for name, c := range map[string]struct {
+		missing  func(*world)
+		complete bool
+	}{
+		"one of two":        {missing: func(w *world) { pages(w, page("west", 1, 2, webOf("west", other))) }},
+		"all":               {missing: func(w *world) { pages(w) }},
+		"a new count":       {missing: func(w *world) { pages(w, page("west", 0, 1), page("west", 1, 2)) }},
+		"a higher count":    {missing: func(w *world) { pages(w, page("west", 0, 3), page("west", 1, 3)) }},
+		"a page of another": {missing: func(w *world) { pages(w, page("north", 0, 1)) }},
+		"no networks": {missing: func(w *world) {
+			pages(w, page("west", 0, 1))
+			w.member("west").PodNetworks, w.member("west").ServiceNetworks = nil, nil
+		}},
+		"none: one empty page": {missing: func(w *world) { pages(w, page("west", 0, 1)) }, complete: true},
+		"none: no pages":       {missing: func(w *world) { pages(w, page("west", 0, 0)) }, complete: true},
+		"none: fewer pages":    {missing: func(w *world) { pages(w, page("west", 0, 1), page("west", 1, 1)) }, complete: true},
+		"no member any more":   {missing: func(w *world) { w.leave("west") }, complete: true},
+		"namespace is gone":    {missing: func(w *world) { pages(w); delete(w.view.Namespaces, "shop") }, complete: true},
+		"rules exclude it":     {missing: func(w *world) { pages(w); w.view.Rules = []v1alpha1.ImportRule{{Namespaces: []string{"shop"}}} }, complete: true},
+		"the record is refused": {missing: func(w *world) {
+			pages(w, page("west", 1, 2, webOf("west", func(r *v1alpha1.ExportedService) { r.Address = "192.0.2.1" })))
+		}, complete: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.publish("west", page("west", 0, 2, webOf("west", full)), page("west", 1, 2, webOf("west", other)))
+			w.settle()
+			before := w.imported().DeepCopy()
+			endpoints := w.endpoints("west")
+			writes := w.writes
+
+			c.missing(w)
+			w.settle()
+			if c.complete {
+				require.NotContains(t, w.imports, web)
+				require.Empty(t, w.endpoints("west"))
+				return
+			}
+			require.Equal(t, before, w.imported())
+			require.Equal(t, endpoints, w.endpoints("west"))
+			require.Equal(t, writes, w.writes, "nothing changes")
+
+			// Others come and go beside it, and do not decide.
+			w.export("north", webOf("north", ports("http 81/TCP 81", "new 82/TCP 82"), exportedAt(1)))
+			w.settle()
+			require.Equal(t, []string{"west", "north"}, w.clusters())
+			require.Equal(t, []string{"http 80/TCP", "new 82/TCP"}, w.ports())
+			require.Equal(t, before.Spec.SessionAffinityConfig, w.imported().Spec.SessionAffinityConfig)
+			require.Equal(t, endpoints, w.endpoints("west"))
+			w.export("north")
+			w.settle()
+			require.Equal(t, before, w.imported())
+
+			// The pages come, and all is as before.
+			w.publish("west", page("west", 0, 2, webOf("west", full)), page("west", 1, 2, webOf("west", other)))
+			w.settle()
+			require.Equal(t, before, w.imported())
+			require.Equal(t, endpoints, w.endpoints("west"))
+		})
+	}
+}
+
+func TestNewRecordsOfIncompletePagesCount(t *testing.T) {
+	w := newWorld(t)
+	w.publish("west", page("west", 1, 2, webOf("west")))
+	w.settle()
+	require.Equal(t, []string{"west"}, w.clusters())
+}
+
+func TestRecordsMoveBetweenPages(t *testing.T) {
+	w := newWorld(t)
+	w.publish("west", page("west", 0, 2, webOf("west")), page("west", 1, 2))
+	w.settle()
+	writes := w.writes
+	w.publish("west", page("west", 0, 2, webOf("west")), page("west", 1, 2, webOf("west")))
+	w.settle()
+	w.publish("west", page("west", 0, 2), page("west", 1, 2, webOf("west")))
+	w.settle()
+	require.Equal(t, writes, w.writes)
+}
+
+func TestKeptHeadlessWithoutEndpoints(t *testing.T) {
+	w := newWorld(t)
+	w.export("west", webOf("west", asHeadless, func(r *v1alpha1.ExportedService) { r.Endpoints = nil }))
+	w.settle()
+	writes := w.writes
+	w.publish("west")
+	w.settle()
+	require.Equal(t, []string{"http 80/TCP"}, w.ports())
+	require.Equal(t, writes, w.writes)
+}
