@@ -25,13 +25,14 @@ import (
 // TestArchitecture fails for an edge that no source needs.
 var may = map[string]string{
 	".": "cmd",
-	"cmd": "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers " +
+	"cmd": "agent agent/discovery agent/dns agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers " +
 		"cluster cluster/join cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet " +
 		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer " +
 		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog sdewan " +
-		"sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view sdewan/webhook",
-	"agent": "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm " +
-		"internal/kube internal/proxy internal/wake internal/words policy",
+		"sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view sdewan/webhook services",
+	"agent": "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube " +
+		"internal/proxy internal/serving internal/wake internal/words policy",
+	"agent/dns": "api internal/kube internal/serving services services/dns",
 	"agent/parts": "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery " +
 		"cluster cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy internal/wake",
 	"agent/mesh": "api cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane " +
@@ -83,6 +84,7 @@ var may = map[string]string{
 	"sdewan/cnf/server":       "sdewan/rest",
 	"sdewan/cnf":              "dataplane internal/secret sdewan/rest",
 	"sdewan/cnf/agent":        "dataplane internal/wake sdewan sdewan/cnf sdewan/rest",
+	"services/dns":            "api services",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
 	"internal/connect": "broker cluster internal/cli internal/kube internal/look internal/progress " +
@@ -99,6 +101,7 @@ var may = map[string]string{
 	"internal/progress": "internal/printer",
 	"internal/words":    "",
 	"internal/secret":   "",
+	"internal/serving":  "internal/alarm",
 	"internal/version":  "",
 	"internal/wake":     "",
 	"internal/measure":  "internal/nstest",
@@ -122,6 +125,7 @@ var guarded = map[string][]string{
 	"subctl/dataplane/kernel":         {"cmd/agent_linux.go"},
 	"github.com/spf13/viper":          {"internal/cli/config.go"},
 	"github.com/spf13/cobra":          {"cmd/", "internal/cli/", "internal/guard/"},
+	"github.com/miekg/dns":            {"agent/dns/", "services/dns/"},
 	"github.com/distribution/":        {"cluster/join/", "sdewan/install/"},
 	"k8s.io/cli-runtime/":             {"cmd/", "internal/cli/", "internal/connect/"},
 	"github.com/olekukonko/":          {"internal/printer/"},
