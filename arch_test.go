@@ -46,6 +46,7 @@ var may = map[string]string{
 		"cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube internal/look " +
 		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog",
 	"cluster/gatewaynodes": "api broker/trust internal/words",
+	"cluster/clusterdns":   "api internal/kube services",
 	"cluster/networks":     "api cable internal/kube internal/words",
 	"cluster/rotate":       "api cable/keys cluster internal/kube internal/progress internal/wake",
 	"cluster/uninstall": "api api/crds broker broker/exchange cluster cluster/workload internal/kube " +
@@ -126,6 +127,7 @@ var guarded = map[string][]string{
 	"github.com/spf13/viper":          {"internal/cli/config.go"},
 	"github.com/spf13/cobra":          {"cmd/", "internal/cli/", "internal/guard/"},
 	"github.com/miekg/dns":            {"agent/dns/", "services/dns/"},
+	"github.com/coredns/":             {"cluster/clusterdns/"},
 	"github.com/distribution/":        {"cluster/join/", "sdewan/install/"},
 	"k8s.io/cli-runtime/":             {"cmd/", "internal/cli/", "internal/connect/"},
 	"github.com/olekukonko/":          {"internal/printer/"},

@@ -3,6 +3,7 @@ module subctl
 go 1.26.0
 
 require (
+	github.com/coredns/caddy v1.1.4
 	github.com/coreos/go-iptables v0.8.0
 	github.com/distribution/reference v0.6.0
 	github.com/go-jose/go-jose/v4 v4.1.8
