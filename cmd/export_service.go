@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,41 +15,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cluster"
 	"subctl/internal/cli"
 	"subctl/internal/kube"
-	"subctl/internal/look"
 	"subctl/internal/printer"
-	"subctl/internal/wake"
 	"subctl/internal/words"
 )
 
 const exportServiceLong = `Export a Service, so that other clusters reach it: create a ServiceExport with its name.
 
-In a cluster with a global network (docs/globalnet.md) the Service gets a global address, which is
+With service discovery (docs/services.md), pods of all clusters that have the namespace and share a
+clusterset with this one reach the Service as NAME.NAMESPACE.svc.clusterset.local. The name and the
+clusters are printed once the Service is published.
+
+In a cluster with a global network (docs/globalnet.md), the Service gets a global address, which is
 printed once the gateways translate it, and at which its ports lead to its ready endpoints. A
-headless Service gets an address for each of its pods. A cluster without a global network has no
-such addresses: there, other clusters reach all Services by the addresses that they have, whether
-they are exported or not.
+headless Service gets an address for each of its pods. A cluster with neither service discovery nor
+a global network ignores exports: there, other clusters reach all Services by the addresses that
+they have.
+
+--spread and --direct set annotations of the ServiceExport, and --spread=false and --direct=false
+remove them; without these flags, an existing export keeps its annotations.
 
 -o json and -o yaml print the ServiceExport, as a file for "kubectl apply -f". A Service that is
-exported already is no error. The exit code is 3 if the Service has no address within --timeout,
-or the gateways do not translate it. A user who may not read the gateways is not told whether they
-do.`
+exported already is no error. A Service that does not exist yet can be exported with such a file
+only. The exit code is 3 if the Service is not published within --timeout, has no global address
+within that time, or the gateways do not translate it. A user who may not read the gateways or the
+clusters is not told about them.`
 
 const exportServiceExample = `  # print what would be created, and export the Service
   subctl export service web -n default --dry-run -o yaml
-  subctl export service web -n default`
+  subctl export service web -n default
 
-// exportTimeout is the default of --timeout. An address is allocated within a second; the rest is for an agent that
-// is just starting.
+  # use the pods of all clusters alike, instead of the own ones first
+  subctl export service web -n default --spread`
+
+// exportTimeout is the default of --timeout. An export is published and gets its address within a second; the rest
+// is for an agent that is just starting.
 const exportTimeout = 30 * time.Second
 
 type exportService struct {
 	serviceChange
+	flags   exportFlags
 	wait    bool
 	timeout time.Duration
 }
@@ -64,7 +73,8 @@ func newExportService(g *globals) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return o.forEditors(o.run(c.Context())) },
 	}
 	o.addFlags(c, exportable)
-	c.Flags().BoolVar(&o.wait, "wait", true, "wait until the Service has its global address, and print it")
+	o.flags.add(c)
+	c.Flags().BoolVar(&o.wait, "wait", true, "wait until other clusters can reach the Service, and print how")
 	cli.TimeLimit(c, &o.timeout, exportTimeout, "time limit for --wait")
 	return c
 }
@@ -77,40 +87,67 @@ func (o *exportService) run(ctx context.Context) error {
 	if err := o.check(ctx, c); err != nil {
 		return err
 	}
-	global, err := o.global(ctx, c)
+	set, err := o.settings(ctx, c)
 	if err != nil {
 		return err
 	}
-	export, err := o.find(ctx, c)
+	current, err := o.find(ctx, c)
 	if err != nil {
 		return err
 	}
-	exported := export != nil
-	if !exported {
+	if current == nil {
 		if err := o.checkKind(ctx, c); err != nil {
 			return err
 		}
 	}
-	action := "nothing: " + o.service() + " is exported already"
-	if !exported {
-		export, action = &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: o.namespace}}, "create ServiceExport "+o.key().String()
+	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: o.namespace}}
+	if current != nil {
+		export = current.DeepCopy()
 	}
-	if err := o.print(c, export, action); err != nil || o.dryRun {
+	changes := o.flags.apply(export)
+	if err := o.print(c, export, o.action(current != nil, changes)); err != nil || o.dryRun {
 		return err
 	}
+	if err := o.write(ctx, c, current, export, changes); err != nil {
+		return err
+	}
+	if !o.wait || set.known && !set.discovery && !set.global {
+		return nil
+	}
+	return o.await(ctx, c, set)
+}
+
+// action describes what is written.
+func (o *exportService) action(exists bool, changes []string) string {
 	switch {
-	case exported:
-		o.progress().Done("%s is exported already", o.service())
-	default:
+	case exists && len(changes) == 0:
+		return "nothing: " + o.service() + " is exported already"
+	case exists:
+		return fmt.Sprintf("change ServiceExport %s: %s", o.key(), strings.Join(changes, ", "))
+	case len(changes) == 0:
+		return "create ServiceExport " + o.key().String()
+	}
+	return fmt.Sprintf("create ServiceExport %s: %s", o.key(), strings.Join(changes, ", "))
+}
+
+// write creates or changes the ServiceExport, and reports it. current is nil if there is none.
+func (o *exportService) write(ctx context.Context, c client.Client, current, export *mcsv1alpha1.ServiceExport, changes []string) error {
+	switch {
+	case current == nil:
 		if err := o.create(ctx, c, export); err != nil {
 			return err
 		}
 		o.progress().Done("exported %s", o.service())
+	case len(changes) == 0:
+		o.progress().Done("%s is exported already", o.service())
+	default:
+		err := c.Patch(ctx, export, client.MergeFrom(current), client.FieldOwner(kube.FieldOwner))
+		if err != nil {
+			return fmt.Errorf("changing ServiceExport %s: %w", o.key(), err)
+		}
+		o.progress().Done("changed the export of %s: %s", o.service(), strings.Join(changes, ", "))
 	}
-	if !o.wait || !global {
-		return nil
-	}
-	return o.await(ctx, c)
+	return nil
 }
 
 // check returns an error if the Service cannot be exported.
@@ -124,6 +161,9 @@ func (o *exportService) check(ctx context.Context, c client.Client) error {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return fmt.Errorf("%s is of type ExternalName, and has no endpoints in this cluster: export a Service with endpoints, or use the name %s in the other clusters",
 			o.service(), service.Spec.ExternalName)
+	case service.Labels[mcsv1alpha1.LabelServiceName] != "":
+		return fmt.Errorf("%s belongs to an import, and its endpoints are in other clusters: export Service %s there",
+			o.service(), printer.Clean(service.Labels[mcsv1alpha1.LabelServiceName]))
 	}
 	return nil
 }
@@ -138,7 +178,8 @@ func (o *exportService) noService(ctx context.Context, c client.Client) error {
 	case err == nil && len(names) == 0:
 		return fmt.Errorf("there is no Service %s in namespace %s, which has no Services to export: specify another namespace with --namespace, or another cluster with --context", o.name, o.namespace)
 	}
-	return fmt.Errorf("there is no Service %s in namespace %s: kubectl get services -n %s lists those that there are; specify another namespace with --namespace", o.name, o.namespace, o.namespace)
+	return fmt.Errorf("there is no Service %s in namespace %s: kubectl get services -n %s lists those that there are; specify another namespace with --namespace. "+
+		"To export it before it exists, apply a ServiceExport with kubectl", o.name, o.namespace, o.namespace)
 }
 
 // exportable returns the names of the Services of a namespace that can be exported and are not, sorted.
@@ -152,32 +193,49 @@ func exportable(ctx context.Context, c client.Client, namespace string) ([]strin
 		return nil, err
 	}
 	return namesOf(slices.DeleteFunc(list.Items, func(s corev1.Service) bool {
-		return s.Spec.Type == corev1.ServiceTypeExternalName || slices.Contains(done, s.Name)
+		return s.Spec.Type == corev1.ServiceTypeExternalName || s.Labels[mcsv1alpha1.LabelServiceName] != "" ||
+			slices.Contains(done, s.Name)
 	})), nil
 }
 
-// global reports whether the cluster has a global network. If it has none, global warns that the export changes nothing. For a user who may not
-// read that, it returns true: the condition of the ServiceExport tells.
-func (o *exportService) global(ctx context.Context, c client.Client) (bool, error) {
-	sub, err := kube.Optional(ctx, c, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName})
+// exportSettings are the settings of the cluster that decide how other clusters reach exported Services.
+type exportSettings struct {
+	cluster           string
+	discovery, global bool
+	// known is false for a user who may not read the settings. The conditions of the ServiceExport
+	// tell them.
+	known bool
+}
+
+// settings reads the settings. If an export changes nothing, it warns.
+func (o *exportService) settings(ctx context.Context, c client.Client) (exportSettings, error) {
+	key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}
+	sub, err := kube.Optional(ctx, c, &v1alpha1.Submariner{}, key)
 	switch {
 	case kube.Unreadable(err):
-		return true, nil
+		return exportSettings{}, nil
 	case err != nil:
-		return false, err
+		return exportSettings{}, err
 	case sub == nil:
-		return false, errors.New("this cluster has not joined, so no other cluster can reach its Services: run \"subctl join\", or choose another cluster with --context")
-	case sub.Spec.GlobalCIDR == "":
-		o.progress().Warn("cluster %s has no global network: other clusters reach its Services by the addresses that they have, and the ServiceExport changes nothing there", sub.Spec.ClusterID)
-		return false, nil
+		return exportSettings{}, errors.New("this cluster has not joined, so no other cluster can reach its Services: " +
+			"run \"subctl join\", or choose another cluster with --context")
 	}
-	return true, nil
+	set := exportSettings{
+		cluster: sub.Spec.ClusterID, discovery: sub.Spec.ServiceDiscoveryEnabled,
+		global: sub.Spec.GlobalCIDR != "", known: true,
+	}
+	if !set.discovery && !set.global {
+		o.progress().Warn("service discovery is off in cluster %s: other clusters reach its Services by the addresses "+
+			"that they have, and the ServiceExport changes nothing until subctl join --service-discovery",
+			set.cluster)
+	}
+	return set, nil
 }
 
 // errNoExports is the error of a cluster without the kind.
 var errNoExports = fmt.Errorf("this cluster has no ServiceExports (CustomResourceDefinition %s), which subctl join "+
-	"installs with a global network. Nothing was changed; other clusters reach the Service without an export if "+
-	"subctl show networks prints no global network", mcsv1alpha1.ServiceExportFullName)
+	"installs with service discovery or a global network. Nothing was changed; other clusters reach the Service by its "+
+	"address without an export if subctl show networks prints no global network", mcsv1alpha1.ServiceExportFullName)
 
 // checkKind returns an error if the cluster has no ServiceExports.
 func (o *exportService) checkKind(ctx context.Context, c client.Client) error {
@@ -197,78 +255,4 @@ func (o *exportService) create(ctx context.Context, c client.Client, export *mcs
 		return fmt.Errorf("creating ServiceExport %s: %w", o.key(), err)
 	}
 	return nil // exists: somebody else was faster
-}
-
-// exportPoll is the interval at which await reads the ServiceExport.
-const exportPoll = 200 * time.Millisecond
-
-// await waits until the ServiceExport is Ready, and prints at which address other clusters reach the Service.
-func (o *exportService) await(ctx context.Context, c client.Client) error {
-	waiting, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	const noReport = "the globalnet agent has not reported: see kubectl -n " + cluster.Namespace + " get deployment " + cluster.GlobalnetName
-	last := noReport
-	for {
-		export, err := o.find(waiting, c)
-		switch {
-		case waiting.Err() != nil: // it may be half of a read
-		case err != nil:
-			return err
-		case export == nil:
-			return fmt.Errorf("somebody has deleted ServiceExport %s: export the Service again", o.key())
-		default:
-			ready := meta.FindStatusCondition(export.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady))
-			valid := meta.FindStatusCondition(export.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionValid))
-			switch {
-			case valid != nil && valid.Status == metav1.ConditionFalse:
-				last = printer.Clean(valid.Message)
-			case ready == nil:
-			case ready.Status == metav1.ConditionTrue:
-				missing := o.unprogrammed(waiting, c)
-				if len(missing) == 0 {
-					o.progress().Done("%s", printer.Clean(ready.Message))
-					return nil
-				}
-				last = "the address is allocated, and not yet programmed by gateway " +
-					printer.Clean(words.List(missing))
-			case ready.Reason == mesh.ReasonNoGlobalNetwork:
-				o.progress().Warn("%s", printer.Clean(ready.Message))
-				return nil
-			default:
-				last = printer.Clean(ready.Message)
-			}
-		}
-		if wake.After(waiting, exportPoll) != nil {
-			return cli.Waited(ctx, fmt.Errorf("waiting for the global address of %s: %w: %s. It gets the address without this command, if nothing is in the way: see kubectl get serviceexport %s -n %s -o yaml",
-				o.service(), cluster.Interrupted(waiting), last, o.name, o.namespace))
-		}
-	}
-}
-
-// unprogrammed returns the active gateways that do not translate all addresses of the Service yet,
-// as far as this user may read that: gateways report it every few seconds.
-func (o *exportService) unprogrammed(ctx context.Context, c client.Client) []string {
-	var list submarinerv1.GlobalIngressIPList
-	sub, err := kube.Optional(ctx, c, &v1alpha1.Submariner{}, client.ObjectKey{
-		Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName,
-	})
-	s := look.Site{Submariner: sub}
-	if err != nil || c.List(ctx, &list, client.InNamespace(o.namespace)) != nil ||
-		look.ReadGateways(ctx, c, &s) != nil {
-		return nil
-	}
-	s.Now = o.clock.Now()
-	var out []string
-	for i := range list.Items {
-		is := &list.Items[i]
-		if ref := is.Spec.ServiceRef; ref == nil || ref.Name != o.name {
-			continue
-		}
-		missing, _ := s.Unprogrammed(is.ResourceVersion, func(v submarinerv1.ProgrammedVersions) string {
-			return v.GlobalIngressIPs
-		})
-		out = append(out, missing...)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

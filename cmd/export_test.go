@@ -1,13 +1,17 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	mcscrd "sigs.k8s.io/mcs-api/config/crd"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+	"sigs.k8s.io/yaml"
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -40,6 +46,51 @@ func exportWorld(ready metav1.ConditionStatus, reason, message string) world {
 
 func exportedWorld() world {
 	return exportWorld(metav1.ConditionTrue, string(mcsv1alpha1.ServiceExportReasonExported), "other clusters reach the Service at 242.0.255.254")
+}
+
+// discoveryExport is a cluster with service discovery and without a global network, whose Service web is exported, with
+// the condition Conflict. It knows cluster east and, named like a hostile cluster would be, another one.
+func discoveryExport(conflict metav1.ConditionStatus, message string, others ...string) world {
+	w := exportWorld(metav1.ConditionTrue, "Exported", "published as web.shop.svc.clusterset.local to the clusters of its clustersets")
+	sub := w["west"][0].(*v1alpha1.Submariner)
+	sub.Spec.GlobalCIDR, sub.Spec.ServiceDiscoveryEnabled = "", true
+	export := w["west"][len(w["west"])-1].(*mcsv1alpha1.ServiceExport)
+	export.Status.Conditions = append(export.Status.Conditions, metav1.Condition{
+		Type: string(mcsv1alpha1.ServiceExportConditionConflict), Status: conflict, Reason: "PortConflict", Message: message,
+	})
+	for i, id := range others {
+		o := member(submarinerv1.OperatorNamespace, id, "172.18.0.9", "vxlan", nil)[0]
+		o.SetName(fmt.Sprintf("other-%d", i))
+		w["west"] = append(w["west"], o)
+	}
+	own := member(submarinerv1.OperatorNamespace, "west", "172.18.0.2", "vxlan", nil)[0]
+	own.SetLabels(nil) // not a copy
+	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "derived-u3k8h2", Namespace: "shop", Labels: map[string]string{mcsv1alpha1.LabelServiceName: "far"}}}
+	w["west"] = append(w["west"], own, derived)
+	return w
+}
+
+// withGlobal returns a world whose clusters have a global network, too.
+func withGlobal(w world) world {
+	for _, o := range w["west"] {
+		switch o := o.(type) {
+		case *v1alpha1.Submariner:
+			o.Spec.GlobalCIDR = "242.0.0.0/16"
+		case *mcsv1alpha1.ServiceExport:
+			o.Status.Conditions[0].Message = "other clusters reach the Service at 242.0.255.254"
+		}
+	}
+	return w
+}
+
+// spread returns a world whose exports have the annotation spread.
+func spread(w world) world {
+	for _, o := range w["west"] {
+		if export, ok := o.(*mcsv1alpha1.ServiceExport); ok {
+			export.Annotations[v1alpha1.SpreadAnnotation] = "true"
+		}
+	}
+	return w
 }
 
 // Where the kind is missing, a dry run is refused like the export itself.
@@ -78,25 +129,35 @@ func TestExport(t *testing.T) {
 		world world
 		line  string
 	}{
-		"export":                 {exportedWorld(), "export service db -n shop --wait=false"},
-		"export_dry":             {exportedWorld(), "export service db -n shop --dry-run"},
-		"export_dry_yaml":        {exportedWorld(), "export service db -n shop --dry-run -o yaml"},
-		"export_json":            {exportedWorld(), "export service db -n shop --wait=false -o json"},
-		"export_again":           {exportedWorld(), "export service web -n shop"},
-		"export_again_dry":       {exportedWorld(), "export service web -n shop --dry-run"},
-		"export_local":           {local, "export service db -n shop"},
-		"export_other_name":      {exportedWorld(), "export service dd -n shop"},
-		"export_other_namespace": {exportedWorld(), "export service db"},
-		"export_unknown":         {exportedWorld(), "export service payments -n shop"},
-		"export_external_name":   {exportedWorld(), "export service elsewhere -n shop"},
-		"export_not_joined":      {alone, "export service db -n shop"},
-		"export_pending":         {exportWorld(metav1.ConditionFalse, "Pending", "0 of 1 global addresses are allocated: \x1b[2Jsee kubectl get globalingressips"), "export service web -n shop --timeout 1ms"},
-		"export_no_agent":        {exportWorld("", "", ""), "export service db -n shop --timeout 1ms"},
-		"unexport":               {exportedWorld(), "unexport service web -n shop"},
-		"unexport_dry":           {exportedWorld(), "unexport service web -n shop --dry-run"},
-		"unexport_yaml":          {exportedWorld(), "unexport service web -n shop -o yaml"},
-		"unexport_not_exported":  {exportedWorld(), "unexport service db -n shop"},
-		"unexport_nothing":       {exportedWorld(), "unexport service web"},
+		"export":                      {exportedWorld(), "export service db -n shop --wait=false"},
+		"export_dry":                  {exportedWorld(), "export service db -n shop --dry-run"},
+		"export_dry_yaml":             {exportedWorld(), "export service db -n shop --dry-run -o yaml"},
+		"export_json":                 {exportedWorld(), "export service db -n shop --wait=false -o json"},
+		"export_again":                {exportedWorld(), "export service web -n shop"},
+		"export_again_dry":            {exportedWorld(), "export service web -n shop --dry-run"},
+		"export_local":                {local, "export service db -n shop"},
+		"export_other_name":           {exportedWorld(), "export service dd -n shop"},
+		"export_other_namespace":      {exportedWorld(), "export service db"},
+		"export_unknown":              {exportedWorld(), "export service payments -n shop"},
+		"export_external_name":        {exportedWorld(), "export service elsewhere -n shop"},
+		"export_not_joined":           {alone, "export service db -n shop"},
+		"export_pending":              {exportWorld(metav1.ConditionFalse, "Pending", "0 of 1 global addresses are allocated: \x1b[2Jsee kubectl get globalingressips"), "export service web -n shop --timeout 1ms"},
+		"export_no_agent":             {exportWorld("", "", ""), "export service db -n shop --timeout 1ms"},
+		"export_discovery":            {discoveryExport("False", "none", "north", "east"), "export service web -n shop"},
+		"export_discovery_alone":      {discoveryExport("False", "none"), "export service web -n shop"},
+		"export_discovery_conflict":   {discoveryExport("True", "cluster \x1b[2Jeast has port 80,\nthis one 81", "e\x1b[31mast"), "export service web -n shop"},
+		"export_discovery_no_agent":   {discoveryExport("False", "none"), "export service db -n shop --timeout 1ms"},
+		"export_discovery_global":     {withGlobal(discoveryExport("False", "none", "east")), "export service web -n shop"},
+		"export_discovery_derived":    {discoveryExport("False", "none"), "export service derived-u3k8h2 -n shop"},
+		"export_annotations_dry":      {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run"},
+		"export_annotations_dry_yaml": {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run -o yaml"},
+		"export_annotations_change":   {spread(discoveryExport("False", "none", "east")), "export service web -n shop --spread=false --direct"},
+		"export_annotations_same":     {spread(discoveryExport("False", "none", "east")), "export service web -n shop --spread --wait=false"},
+		"unexport":                    {exportedWorld(), "unexport service web -n shop"},
+		"unexport_dry":                {exportedWorld(), "unexport service web -n shop --dry-run"},
+		"unexport_yaml":               {exportedWorld(), "unexport service web -n shop -o yaml"},
+		"unexport_not_exported":       {exportedWorld(), "unexport service db -n shop"},
+		"unexport_nothing":            {exportedWorld(), "unexport service web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, "export/"+name, runAtOnce(t, test.world, []string{"west"}, strings.Fields(test.line)...))
@@ -163,6 +224,57 @@ func TestExportWaits(t *testing.T) {
 	require.Contains(t, stderr.String(), "✓ other clusters reach the Service at 242.0.255.253")
 }
 
+// The flags change the annotations of an export that exists, and nothing else of it.
+func TestExportAnnotations(t *testing.T) {
+	g, _, stderr := testGlobals(t, spread(discoveryExport("False", "none", "east")), "west")
+	c, err := g.Client(t.Context())
+	require.NoError(t, err)
+	key, export := client.ObjectKey{Namespace: "shop", Name: "web"}, &mcsv1alpha1.ServiceExport{}
+	const kubectl = corev1.LastAppliedConfigAnnotation
+	for _, step := range []struct {
+		flags string
+		want  map[string]string
+	}{
+		{"--direct --dry-run", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true"}},
+		{"--direct", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}},
+		{"", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}},
+		{"--direct=false --spread=false", map[string]string{kubectl: "{}", "team": "blue"}},
+	} {
+		line := "export service web -n shop --wait=false " + step.flags
+		require.Equal(t, cli.ExitDone, run(t.Context(), g, strings.Fields(line)), "%s: %s", line, stderr)
+		require.NoError(t, c.Get(t.Context(), key, export))
+		require.Equal(t, step.want, export.Annotations, line)
+		require.Len(t, export.Status.Conditions, 2, line)
+	}
+}
+
+// A user who may only edit the namespace is told the name, and not who sees it.
+func TestExportWithoutRights(t *testing.T) {
+	unsetWait(t)
+	g, _, stderr := testGlobals(t, discoveryExport("False", "none", "east"), "west")
+	connect := g.Connect
+	g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+		c, err := connect(ctx, cfg)
+		refuse := func(namespace string) error {
+			if namespace != submarinerv1.OperatorNamespace {
+				return nil
+			}
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "clusters"}, "", errors.New("alice may not"))
+		}
+		return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				return cmp.Or(refuse(key.Namespace), c.Get(ctx, key, obj, opts...))
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				var all client.ListOptions
+				return cmp.Or(refuse(all.ApplyOptions(opts).Namespace), c.List(ctx, list, opts...))
+			},
+		}), err
+	}
+	require.Equal(t, cli.ExitDone, run(t.Context(), g, strings.Fields("export service web -n shop")), stderr)
+	require.Contains(t, stderr.String(), "✓ clusters that see it: all that share a clusterset with this one and have namespace shop")
+}
+
 func TestExportCompletion(t *testing.T) {
 	for line, want := range map[string]string{"export service -n shop ": "db\n:4\n", "unexport service -n shop ": "web\n:4\n", "export service -n ": "\n:4\n", "export service db ": ":4\n"} {
 		r := runIn(t, exportedWorld(), []string{"west"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
@@ -176,12 +288,15 @@ func TestExportForbidden(t *testing.T) {
 	require.ErrorContains(t, o.forEditors(apierrors.NewForbidden(schema.GroupResource{Resource: "serviceexports"}, "web", nil)), "ClusterRole edit in namespace shop")
 }
 
-// createExportable creates Service web, and the CRD of ServiceExports, which join installs with a global network.
+// createExportable creates Service web, and the CRDs of ServiceExports and ServiceImports, which join installs with
+// service discovery.
 func createExportable(t *testing.T, c client.Client) {
 	t.Helper()
 	exports, err := cluster.ServiceExports()
 	require.NoError(t, err)
-	require.NoError(t, kube.Install(t.Context(), c, kube.FieldOwner, []client.Object{exports}, nil))
+	imports := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.Unmarshal(mcscrd.ServiceImportCRD, imports))
+	require.NoError(t, kube.Install(t.Context(), c, kube.FieldOwner, []client.Object{exports, imports}, nil))
 	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	require.NoError(t, c.Create(t.Context(), web))
 }

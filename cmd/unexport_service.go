@@ -12,9 +12,14 @@ import (
 
 const unexportServiceLong = `Stop exporting a Service: delete its ServiceExport.
 
-Other clusters can then no longer reach the Service by its global address, which becomes free.
-Connections that exist end. Pods of a headless Service keep their addresses if another exported
-Service has them as endpoints, or if they have addresses of their own.
+With service discovery, the endpoints of this cluster disappear from NAME.NAMESPACE.svc.clusterset.local
+in all clusters, this one included, within seconds. The name stays as long as another cluster exports
+the Service; otherwise it and its address disappear, too. Connections by addresses of pods, and the
+name NAME.NAMESPACE.svc.cluster.local in this cluster, are not affected.
+
+With a global network, other clusters can then no longer reach the Service by its global address,
+which becomes free. Connections that exist end. Pods of a headless Service keep their addresses if
+another exported Service has them as endpoints, or if they have addresses of their own.
 
 -o json and -o yaml print the ServiceExport, as a file for "kubectl apply -f". The exit code is 1
 if the Service is not exported.`
