@@ -126,6 +126,9 @@ func TestPermissions(t *testing.T) {
 	objs, _ := scenario(t, "two-clusters")
 	objs = append([]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}}, objs...)
 	for _, o := range objs {
+		if sub, ok := o.(*v1alpha1.Submariner); ok {
+			sub.Spec.ServiceDiscoveryEnabled = true
+		}
 		require.NoError(t, admin.Create(t.Context(), o))
 	}
 	worker := &corev1.Node{}

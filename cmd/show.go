@@ -44,7 +44,7 @@ func newShow(g *globals) *cobra.Command {
 // all" shows all of them.
 func tables() []look.Section {
 	return []look.Section{
-		brokersTable(), clustersTable(), clustersetsTable(), connectionsTable(), endpointsTable(), gatewaysTable(), globalnetTable(), networksTable(), trustTable(), versionsTable(),
+		brokersTable(), clustersTable(), clustersetsTable(), connectionsTable(), endpointsTable(), gatewaysTable(), globalnetTable(), networksTable(), servicesTable(), trustTable(), versionsTable(),
 	}
 }
 

@@ -71,7 +71,7 @@ func globalnetTable() look.Section {
 		Noun: globalnetNoun, Short: "Show global networks and addresses", Long: globalnetLong, Joined: true, OnBroker: true,
 		Reads: []look.Read{
 			look.ReadMembers, look.ReadGlobalAddresses, readGatewaysOfMember,
-			look.ReadDeployment(cluster.GlobalnetName),
+			look.ReadDeployments(cluster.GlobalnetName),
 		},
 		Rows: globalnetRows, None: "no cluster has a global network",
 		Tables: globalnetTables, Trouble: globalnetTrouble, Note: globalnetNotes,

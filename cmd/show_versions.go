@@ -13,8 +13,8 @@ import (
 	"subctl/internal/words"
 )
 
-const versionsLong = `CONFIGURED is the version in the image, RUNNING lists the versions that the agents report (of
-the globalnet agent, those of the images of its pods), and ARCH the processor architectures of their nodes.`
+const versionsLong = `CONFIGURED is the version in the image, RUNNING lists the versions that the agents report (for
+agents in Deployments, those of the images of their pods), and ARCH the processor architectures of their nodes.`
 
 // unavailable is the version of a component that reports none.
 const unavailable = "Unavailable"
@@ -73,8 +73,8 @@ func versionRows(s look.Site) []versionRow {
 	return rows
 }
 
-// running returns the versions that the agents of a component report. The globalnet agent reports none: it is those of the images of the running pods
-// with the labels.
+// running returns the versions that the agents of a component report. Agents in Deployments report none: theirs are
+// those of the images of the running pods with the labels.
 func running(s look.Site, component string, template map[string]string) []string {
 	found := []string{}
 	switch component {

@@ -37,6 +37,7 @@ type Site struct {
 	RouteAgents []submarinerv1.RouteAgent
 	Brokers     []v1alpha1.Broker
 	Global      *GlobalAddresses // nil: not read
+	Services    *Services        // nil: not read, or the cluster has no service discovery
 	Members     *Members         // nil: not read, or neither a member nor a broker
 	Decisions   Decisions
 	Removed     []exchange.Removal
@@ -139,15 +140,15 @@ func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 	return s.Workloads.ReadReasons(ctx, r)
 }
 
-// ReadDeployment reads a Deployment in the namespace of the agents, and what explains its faults,
+// ReadDeployments reads Deployments in the namespace of the agents, and what explains their faults,
 // as far as the user may.
-func ReadDeployment(name string) Read {
+func ReadDeployments(names ...string) Read {
 	return func(ctx context.Context, r client.Reader, s *Site) error {
 		if !s.Joined() || s.Workloads != nil {
 			return nil
 		}
 		var err error
-		s.Workloads, err = workload.Read(ctx, r, submarinerv1.OperatorNamespace, nil, []string{name})
+		s.Workloads, err = workload.Read(ctx, r, submarinerv1.OperatorNamespace, nil, names)
 		if apierrors.IsForbidden(err) {
 			s.Workloads = nil
 			err = nil
@@ -190,8 +191,10 @@ func listOf(ctx context.Context, r client.Reader, list client.ObjectList, what s
 }
 
 // listIn lists objects in a namespace. The list is empty if the kind does not exist.
-func listIn(ctx context.Context, r client.Reader, list client.ObjectList, namespace, what string) error {
-	err := r.List(ctx, list, client.InNamespace(namespace))
+func listIn(
+	ctx context.Context, r client.Reader, list client.ObjectList, namespace, what string, opts ...client.ListOption,
+) error {
+	err := r.List(ctx, list, append(opts, client.InNamespace(namespace))...)
 	if err == nil || meta.IsNoMatchError(err) {
 		return nil
 	}
