@@ -167,12 +167,8 @@ func anyReady(list []endpoint) bool {
 
 // group returns sorted endpoints as records have them: grouped by their targets.
 func group(list []endpoint) []v1alpha1.ExportedEndpoints {
-	sorted := list
-	byTargets := func(a, b endpoint) int { return slices.Compare(a.targets, b.targets) }
-	if !slices.IsSortedFunc(sorted, byTargets) { // mostly, all have the same
-		sorted = slices.Clone(list)
-		slices.SortStableFunc(sorted, byTargets)
-	}
+	sorted := slices.Clone(list)
+	slices.SortStableFunc(sorted, func(a, b endpoint) int { return slices.Compare(a.targets, b.targets) })
 	var out []v1alpha1.ExportedEndpoints
 	for i, e := range sorted {
 		if i == 0 || !slices.Equal(sorted[i-1].targets, e.targets) {
