@@ -25,13 +25,14 @@ import (
 // TestArchitecture fails for an edge that no source needs.
 var may = map[string]string{
 	".": "cmd",
-	"cmd": "agent agent/discovery agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers " +
+	"cmd": "agent agent/discovery agent/dns agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers " +
 		"cluster cluster/join cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet " +
 		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer " +
 		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog sdewan " +
 		"sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view sdewan/webhook services",
-	"agent": "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm " +
-		"internal/kube internal/proxy internal/wake internal/words policy",
+	"agent": "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube " +
+		"internal/proxy internal/serving internal/wake internal/words policy",
+	"agent/dns": "api internal/kube internal/serving services services/dns",
 	"agent/parts": "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery " +
 		"cluster cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy internal/wake",
 	"agent/mesh": "api cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane " +
@@ -45,6 +46,7 @@ var may = map[string]string{
 		"cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube internal/look " +
 		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog",
 	"cluster/gatewaynodes": "api broker/trust internal/words",
+	"cluster/clusterdns":   "api internal/kube services",
 	"cluster/networks":     "api cable internal/kube internal/words",
 	"cluster/rotate":       "api cable/keys cluster internal/kube internal/progress internal/wake",
 	"cluster/uninstall": "api api/crds broker broker/exchange cluster cluster/workload internal/kube " +
@@ -83,6 +85,7 @@ var may = map[string]string{
 	"sdewan/cnf/server":       "sdewan/rest",
 	"sdewan/cnf":              "dataplane internal/secret sdewan/rest",
 	"sdewan/cnf/agent":        "dataplane internal/wake sdewan sdewan/cnf sdewan/rest",
+	"services/dns":            "api services",
 	"internal/alarm":          "",
 	"internal/cli":            "internal/kube internal/printer internal/progress internal/words",
 	"internal/connect": "broker cluster internal/cli internal/kube internal/look internal/progress " +
@@ -99,6 +102,7 @@ var may = map[string]string{
 	"internal/progress": "internal/printer",
 	"internal/words":    "",
 	"internal/secret":   "",
+	"internal/serving":  "internal/alarm",
 	"internal/version":  "",
 	"internal/wake":     "",
 	"internal/measure":  "internal/nstest",
@@ -122,6 +126,8 @@ var guarded = map[string][]string{
 	"subctl/dataplane/kernel":         {"cmd/agent_linux.go"},
 	"github.com/spf13/viper":          {"internal/cli/config.go"},
 	"github.com/spf13/cobra":          {"cmd/", "internal/cli/", "internal/guard/"},
+	"github.com/miekg/dns":            {"agent/dns/", "services/dns/"},
+	"github.com/coredns/":             {"cluster/clusterdns/"},
 	"github.com/distribution/":        {"cluster/join/", "sdewan/install/"},
 	"k8s.io/cli-runtime/":             {"cmd/", "internal/cli/", "internal/connect/"},
 	"github.com/olekukonko/":          {"internal/printer/"},

@@ -201,3 +201,6 @@ func (m *meters) details(c submarinerv1.Connection, l []string) {
 		m.pathMTU.WithLabelValues(l...).Set(float64(c.PathMTU))
 	}
 }
+
+// gatherer collects what /metrics serves.
+func gatherer() prometheus.Gatherer { return metrics.Registry }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"time"
 
@@ -22,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,6 +33,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kube"
 	"subctl/internal/proxy"
+	"subctl/internal/serving"
 )
 
 // Options are the settings of an agent.
@@ -87,8 +88,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	beside := append(a.parts, reroutes,
-		serveMetrics(o.MetricsAddr, gatherer(), o.Log),
-		serveProbes(o.ProbeAddr, map[string]healthz.Checker{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
+		serving.Metrics(o.MetricsAddr, gatherer(), o.Log),
+		serving.Probes(o.ProbeAddr, map[string]func(*http.Request) error{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
 		manager.RunnableFunc(func(context.Context) error { return forward(ctx, changed, nudge) }))
 	for _, r := range beside {
 		if err := mgr.Add(r); err != nil {
@@ -155,7 +156,7 @@ func newManager(o Options, s scope) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(toServer, manager.Options{
 		Scheme:                  scheme,
 		Cache:                   cacheOptions(o, s.lists),
-		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see serveMetrics
+		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see package serving
 		HealthProbeBindAddress:  "0",
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
 		GracefulShutdownTimeout: new(stopWithin),

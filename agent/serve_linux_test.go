@@ -17,10 +17,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/nstest"
+	"subctl/internal/serving"
 )
 
 // serveOnly is the environment variable that makes the test binary serve metrics and probes as
@@ -56,9 +56,9 @@ func serveBoth() error {
 	}
 	m.connected(status, nil, time.Now())
 	log, done := slog.New(slog.DiscardHandler), make(chan error, 1)
-	go func() { done <- serveMetrics(testMetrics, reg, log).Start(context.Background()) }()
+	go func() { done <- serving.Metrics(testMetrics, reg, log).Start(context.Background()) }()
 	go func() {
-		done <- serveProbes(testProbes, map[string]healthz.Checker{"/healthz": healthz.Ping}, log).Start(context.Background())
+		done <- serving.Probes(testProbes, map[string]func(*http.Request) error{"/healthz": func(*http.Request) error { return nil }}, log).Start(context.Background())
 	}()
 	return <-done
 }
@@ -72,7 +72,7 @@ func TestPortInUse(t *testing.T) {
 	ended := make(chan error, 1)
 	var logged nstest.Buffer
 	go func() {
-		ended <- serveMetrics(taken.Addr().String(), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logged, nil))).Start(ctx)
+		ended <- serving.Metrics(taken.Addr().String(), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logged, nil))).Start(ctx)
 	}()
 	require.Eventually(t, func() bool {
 		return strings.Contains(logged.String(), "metrics are not served until their port is free")
@@ -97,7 +97,7 @@ func TestPortInUse(t *testing.T) {
 // they open and whatever they send, and does not make the kubelet believe that the agent is dead.
 func TestHostileConnections(t *testing.T) {
 	ns := nstest.New(t, "node")
-	server := serving(t, ns)
+	server := startServing(t, ns)
 	const request = "GET /metrics HTTP/1.1\r\nHost: x\r\n"
 	for _, test := range []struct {
 		name        string
@@ -132,8 +132,8 @@ func TestHostileConnections(t *testing.T) {
 	}
 }
 
-// serving starts the test binary as a server in a namespace and returns its process ID.
-func serving(t *testing.T, ns *nstest.NS) int {
+// startServing starts the test binary as a server in a namespace and returns its process ID.
+func startServing(t *testing.T, ns *nstest.NS) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), serveOnly+"=1")

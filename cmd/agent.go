@@ -38,7 +38,7 @@ func newAgent(g *globals) *cobra.Command {
 	for _, role := range mesh.AllRoles() {
 		c.AddCommand(newAgentRole(g, role))
 	}
-	c.AddCommand(newAgentSdewan(g), newAgentSdewanWebhook(g), newAgentCNF(g))
+	c.AddCommand(newAgentSdewan(g), newAgentSdewanWebhook(g), newAgentCNF(g), newAgentDNS(g))
 	return c
 }
 

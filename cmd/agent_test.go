@@ -87,3 +87,17 @@ func TestAgentDebug(t *testing.T) {
 		require.Equal(t, step.want, strings.Count(out.String(), "looked"))
 	}
 }
+
+// The DNS server takes the flags that its pods have, and reports all mistakes at once.
+func TestAgentDNS(t *testing.T) {
+	c := newAgentDNS(newGlobals(genericiooptions.NewTestIOStreamsDiscard()))
+	require.Equal(t, ":5353", c.Flag("listen").DefValue)
+	require.Equal(t, ":32788", c.Flag("metrics-address").DefValue)
+	require.NoError(t, c.ParseFlags([]string{"--cluster-id", "east", "--cluster-names", "--probe-address", ":32789"}))
+
+	c = newAgentDNS(newGlobals(genericiooptions.NewTestIOStreamsDiscard()))
+	require.NoError(t, c.ParseFlags([]string{"--log-level", "loud"}))
+	err := c.RunE(c, nil)
+	require.ErrorContains(t, err, "--cluster-id is missing")
+	require.ErrorContains(t, err, "--log-level")
+}

@@ -232,9 +232,12 @@ const (
 	// GatewayNodesMetricsPort and GatewayNodesProbePort are the same of the agent that replaces gateway nodes.
 	GatewayNodesMetricsPort = 32786
 	GatewayNodesProbePort   = 32787
-	// DNSProbePort is the TCP port of the readiness probes of the DNS servers of imported Services, on the
-	// addresses of their pods.
-	DNSProbePort = 32789
+	// DNSMetricsPort and DNSProbePort are the same of the DNS server for imported Services.
+	DNSMetricsPort = 32788
+	DNSProbePort   = 32789
+	// DNSPort is the UDP and TCP port of that server in its pods, which may not use port 53: the ports below 1024
+	// need a capability. Clients use port 53 of its Service.
+	DNSPort = 5353
 	// ServicesMetricsPort and ServicesProbePort are the ports of metrics and of probes of the agent of service
 	// discovery, on the addresses of its pod.
 	ServicesMetricsPort = 32790

@@ -167,8 +167,12 @@ func anyReady(list []endpoint) bool {
 
 // group returns sorted endpoints as records have them: grouped by their targets.
 func group(list []endpoint) []v1alpha1.ExportedEndpoints {
-	sorted := slices.Clone(list)
-	slices.SortStableFunc(sorted, func(a, b endpoint) int { return slices.Compare(a.targets, b.targets) })
+	sorted := list
+	byTargets := func(a, b endpoint) int { return slices.Compare(a.targets, b.targets) }
+	if !slices.IsSortedFunc(sorted, byTargets) { // mostly, all have the same
+		sorted = slices.Clone(list)
+		slices.SortStableFunc(sorted, byTargets)
+	}
 	var out []v1alpha1.ExportedEndpoints
 	for i, e := range sorted {
 		if i == 0 || !slices.Equal(sorted[i-1].targets, e.targets) {

@@ -15,8 +15,9 @@ import (
 )
 
 // When a record has pods beside the address of a Service. Each change of a pod is a write that goes to
-// all readers: with 10 MB/s of the broker and pages of 12 KiB, 50 clusters may write every few seconds
-// (adr/0048). 64 pods are a quarter of the endpoints that Kubernetes recommends for a Service.
+// all readers: with 10 MB/s of the broker, and 30 KiB for a signed page, each of 50 clusters can write
+// every 8 seconds (adr/0048). 64 pods are a quarter of the endpoints that Kubernetes recommends for a
+// Service, so that those of four clusters are within it.
 const (
 	maxPods    = 64
 	maxReaders = 50

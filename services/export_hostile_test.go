@@ -323,6 +323,31 @@ func TestExportInvariants(t *testing.T) {
 	}
 }
 
+// What a cluster exports, other clusters import: they refuse a record as a whole.
+func TestExportedIsAccepted(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	view := View{
+		Namespaces: map[string]bool{"shop": true},
+		Forbidden:  []netip.Prefix{netip.MustParsePrefix("10.45.0.0/16")},
+	}
+	accepted := 0
+	for range 100 {
+		s := randomSource(random)
+		announced := newNetworks(&Member{
+			PodNetworks:     s.PodNetworks,
+			ServiceNetworks: s.ServiceNetworks,
+			GlobalNetworks:  s.GlobalNetworks,
+		})
+		for _, e := range Export(*s) {
+			if e.Record != nil {
+				require.Empty(t, newDoor(view).check("east", e.Record, announced))
+				accepted++
+			}
+		}
+	}
+	require.Greater(t, accepted, 500)
+}
+
 // A cluster with 10,000 exported Services of 5 pods each is one call.
 func BenchmarkExport(b *testing.B) {
 	s := large(10_000)

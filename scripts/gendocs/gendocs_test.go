@@ -65,7 +65,7 @@ func TestOptions(t *testing.T) {
 
 func TestWriteTidiesUp(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"dataplane/numbers.go", "agent/metrics.go", "docs/cni.md"} {
+	for _, name := range []string{"dataplane/numbers.go", "agent/metrics.go", "agent/dns/metrics.go", "docs/cni.md"} {
 		source, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))

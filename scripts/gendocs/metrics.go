@@ -13,14 +13,14 @@ import (
 	"subctl/dataplane"
 )
 
-// metricsPage is a format string with the two ports of metrics, the rows of the table, and the two ports of probes. ~ stands for
+// metricsPage is a format string with the three ports of metrics, the rows of the table, and the two ports of probes. ~ stands for
 // the backquote.
 const metricsPage = `<!-- generated: make generate -->
 
 # Metrics
 
 Every agent serves Prometheus metrics over HTTP (~/metrics~), on all addresses of its node: gateway agents on port %d,
-route agents on port %d. Metrics contain no secrets, but they do contain the IDs and addresses of this cluster and of the clusters that share a clusterset with it:
+route agents on port %d. The DNS server for imported Services serves its own, ~submariner_dns_*~, on port %d of its pods. Metrics contain no secrets, but they do contain the IDs and addresses of this cluster and of the clusters that share a clusterset with it:
 restrict access to these ports if these must not be visible. Other clusters do not reach them through cables, but whoever reaches the addresses of the nodes does.
 
 | metric | type | labels | description |
@@ -81,11 +81,15 @@ type metric struct {
 	labels           []string
 }
 
-// metrics returns the page of the metrics that a Go file defines.
-func metrics(file string) (string, error) {
-	found, err := readMetrics(file)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, err)
+// metrics returns the page of the metrics that Go files define.
+func metrics(files ...string) (string, error) {
+	var found []metric
+	for _, file := range files {
+		more, err := readMetrics(file)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", file, err)
+		}
+		found = append(found, more...)
 	}
 	var b strings.Builder
 	for _, m := range found {
@@ -95,12 +99,12 @@ func metrics(file string) (string, error) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, cell(m.help))
 	}
-	return fmt.Sprintf(strings.ReplaceAll(metricsPage, "~", "`"), dataplane.GatewayMetricsPort, dataplane.RouteMetricsPort, b.String(),
+	return fmt.Sprintf(strings.ReplaceAll(metricsPage, "~", "`"), dataplane.GatewayMetricsPort, dataplane.RouteMetricsPort, dataplane.DNSMetricsPort, b.String(),
 		dataplane.GatewayProbePort, dataplane.RouteProbePort), nil
 }
 
 // constructor matches the functions of the Prometheus client that create a metric.
-var constructor = regexp.MustCompile(`^New(Counter|Gauge|Histogram|Summary)(Vec)?$`)
+var constructor = regexp.MustCompile(`^New(Counter|Gauge|Histogram|Summary)(Vec|Func)?$`)
 
 // readMetrics finds the calls that create metrics, such as
 // NewGaugeVec(GaugeOpts{Name: "a", Help: "b"}, labels), in source order.
@@ -124,7 +128,11 @@ func readMetrics(file string) ([]metric, error) {
 				break
 			}
 			if kind := constructor.FindStringSubmatch(f.Sel.Name); kind != nil && len(n.Args) > 0 {
-				r.metric(strings.ToLower(kind[1]), n.Args)
+				args := n.Args
+				if kind[2] == "Func" {
+					args = args[:1] // the other one is a function, which has no labels
+				}
+				r.metric(strings.ToLower(kind[1]), args)
 			}
 		}
 		return true

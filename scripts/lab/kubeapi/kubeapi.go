@@ -53,7 +53,13 @@ type m = map[string]any
 
 // ensure creates an object unless there is one of its name.
 func (c *Client) ensure(ctx context.Context, path string, object m) error {
-	status, err := c.do(ctx, http.MethodPost, path, object, nil)
+	// A Service with a fixed address is not refused as a duplicate, but because its address is taken.
+	name, _ := object["metadata"].(m)["name"].(string)
+	status, err := c.do(ctx, http.MethodGet, path+"/"+name, nil, nil)
+	if status != http.StatusNotFound {
+		return err
+	}
+	status, err = c.do(ctx, http.MethodPost, path, object, nil)
 	if status == http.StatusConflict {
 		return nil
 	}

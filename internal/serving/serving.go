@@ -1,4 +1,6 @@
-package agent
+// Package serving serves the metrics and probes of agents over HTTP, and bounds what clients of any
+// server can cost.
+package serving
 
 import (
 	"context"
@@ -14,9 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"subctl/internal/alarm"
 )
@@ -38,8 +37,14 @@ const (
 	listenAgain = time.Second // between attempts to use a port that is in use
 )
 
-// serveMetrics serves /metrics, with what gatherer collects.
-func serveMetrics(addr string, gatherer prometheus.Gatherer, log *slog.Logger) manager.Runnable {
+// Server serves until its context is done.
+type Server func(context.Context) error
+
+// Start calls s. It makes a Server a part that a manager of controller-runtime can run.
+func (s Server) Start(ctx context.Context) error { return s(ctx) }
+
+// Metrics serves /metrics, with what gatherer collects.
+func Metrics(addr string, gatherer prometheus.Gatherer, log *slog.Logger) Server {
 	scrapes := make(chan struct{}, maxScrapes)
 	handler := promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{})
 	mux := http.NewServeMux()
@@ -54,8 +59,8 @@ func serveMetrics(addr string, gatherer prometheus.Gatherer, log *slog.Logger) m
 	return serve("metrics", addr, limits{all: maxConnections, each: maxConnectionsOf}, mux, log)
 }
 
-// serveProbes answers probes, by path.
-func serveProbes(addr string, checks map[string]healthz.Checker, log *slog.Logger) manager.Runnable {
+// Probes answers probes, by path: with the error of the check, if there is one.
+func Probes(addr string, checks map[string]func(*http.Request) error, log *slog.Logger) Server {
 	mux := http.NewServeMux()
 	for path, check := range checks {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -70,8 +75,8 @@ func serveProbes(addr string, checks map[string]healthz.Checker, log *slog.Logge
 }
 
 // serve serves HTTP until its context is done. what names the service in errors.
-func serve(what, addr string, most limits, handler http.Handler, log *slog.Logger) manager.Runnable {
-	return manager.RunnableFunc(func(ctx context.Context) error {
+func serve(what, addr string, most limits, handler http.Handler, log *slog.Logger) Server {
+	return func(ctx context.Context) error {
 		s := &http.Server{
 			Handler: handler, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), MaxHeaderBytes: maxHeaderBytes,
 			ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -85,11 +90,11 @@ func serve(what, addr string, most limits, handler http.Handler, log *slog.Logge
 		}
 		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 		defer stop()
-		if err := s.Serve(&limited{Listener: l, most: most, of: map[netip.Addr]int{}}); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(newLimited(l, most)); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serving %s: %w", what, err)
 		}
 		return nil
-	})
+	}
 }
 
 // listen returns a listener. While the port is in use, it tries again: the ports of agents are among those that the kernel chooses for a node's
@@ -114,6 +119,14 @@ func listen(ctx context.Context, what, addr string, log *slog.Logger) (l net.Lis
 type limits struct {
 	all  int
 	each int // of one client address
+}
+
+// Limit returns a listener that closes connections beyond a number at once, and those of one client
+// beyond another number.
+func Limit(l net.Listener, all, each int) net.Listener { return newLimited(l, limits{all, each}) }
+
+func newLimited(l net.Listener, most limits) *limited {
+	return &limited{Listener: l, most: most, of: map[netip.Addr]int{}}
 }
 
 // limited is a listener that closes the connections beyond its limits at once. It does not let
@@ -176,6 +189,3 @@ func (c *admitted) Close() error {
 	c.leave()
 	return c.Conn.Close()
 }
-
-// gatherer collects what /metrics serves.
-func gatherer() prometheus.Gatherer { return metrics.Registry }
