@@ -148,9 +148,6 @@ func addressesIn(r *dns.Msg) (out []string) {
 	return out
 }
 
-// metadata of objects that others have made.
-var foreign = metav1.ObjectMeta{Name: "web", Namespace: "shop"}
-
 const (
 	serviceName = mcsv1alpha1.LabelServiceName
 	managedBy   = discoveryv1.LabelManagedBy
