@@ -26,7 +26,15 @@ import (
 	"subctl/services/dns"
 )
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(serveOnly) == "" {
+		os.Exit(kubetest.Main(m))
+	}
+	if err := serveExample(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // newImport returns a ServiceImport of ours; it is headless without an address.
 func newImport(namespace, name string, ips ...string) *mcsv1alpha1.ServiceImport {

@@ -26,7 +26,7 @@ const (
 )
 
 // free returns an address of this machine on which nothing listens.
-func free(t *testing.T) string {
+func free(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func free(t *testing.T) string {
 }
 
 // run starts the server, which ends with the test. end tells it to stop.
-func run(t *testing.T, o Options) (_ Options, end func(), ended <-chan error) {
+func run(t testing.TB, o Options) (_ Options, end func(), ended <-chan error) {
 	t.Helper()
 	o.ClusterID, o.Log = "east", discard
 	o.Listen, o.MetricsAddr, o.ProbeAddr = free(t), free(t), free(t)
@@ -179,7 +179,7 @@ func TestPortInUse(t *testing.T) {
 }
 
 // installImports makes the API server serve ServiceImports.
-func installImports(t *testing.T, c client.Client) {
+func installImports(t testing.TB, c client.Client) {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(t, yaml.UnmarshalStrict(mcscrd.ServiceImportCRD, crd))
