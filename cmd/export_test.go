@@ -83,6 +83,16 @@ func withGlobal(w world) world {
 	return w
 }
 
+// withoutConflict returns a world whose exports the agent of service discovery has not seen.
+func withoutConflict(w world) world {
+	for _, o := range w["west"] {
+		if export, ok := o.(*mcsv1alpha1.ServiceExport); ok {
+			export.Status.Conditions = export.Status.Conditions[:1]
+		}
+	}
+	return w
+}
+
 // spread returns a world whose exports have the annotation spread.
 func spread(w world) world {
 	for _, o := range w["west"] {
@@ -148,6 +158,7 @@ func TestExport(t *testing.T) {
 		"export_discovery_conflict":   {discoveryExport("True", "cluster \x1b[2Jeast has port 80,\nthis one 81", "e\x1b[31mast"), "export service web -n shop"},
 		"export_discovery_no_agent":   {discoveryExport("False", "none"), "export service db -n shop --timeout 1ms"},
 		"export_discovery_global":     {withGlobal(discoveryExport("False", "none", "east")), "export service web -n shop"},
+		"export_discovery_unseen":     {withoutConflict(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
 		"export_discovery_derived":    {discoveryExport("False", "none"), "export service derived-u3k8h2 -n shop"},
 		"export_annotations_dry":      {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run"},
 		"export_annotations_dry_yaml": {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run -o yaml"},

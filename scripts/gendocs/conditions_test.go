@@ -18,7 +18,9 @@ import (
 // and Events that the code writes, and no others.
 func TestConditions(t *testing.T) {
 	types, reasons := map[string]bool{}, map[string]bool{}
-	for _, dir := range []string{"agent", "agent/mesh", "agent/parts", "broker", "broker/exchange", "api/submariner/v1", "api/submariner/v1alpha1"} {
+	for _, dir := range []string{"agent", "agent/mesh", "agent/parts", "broker", "broker/exchange", "api/submariner/v1", "api/submariner/v1alpha1",
+		"services",
+	} {
 		for name, value := range constants(t, filepath.Join(root, dir)) {
 			switch {
 			case strings.HasPrefix(name, "Condition"):
