@@ -43,14 +43,15 @@ var may = map[string]string{
 	"cluster/clustertest": "api cluster internal/kube",
 	"cluster/workload":    "cluster internal/kube",
 	"cluster/join": "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster " +
-		"cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube internal/look " +
-		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog",
+		"cluster/clusterdns cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube " +
+		"internal/look internal/progress internal/proxy internal/version internal/wake internal/words policy " +
+		"policy/catalog services",
 	"cluster/gatewaynodes": "api broker/trust internal/words",
 	"cluster/clusterdns":   "api internal/kube services",
 	"cluster/networks":     "api cable internal/kube internal/words",
 	"cluster/rotate":       "api cable/keys cluster internal/kube internal/progress internal/wake",
-	"cluster/uninstall": "api api/crds broker broker/exchange cluster cluster/workload internal/kube " +
-		"internal/progress internal/proxy internal/wake internal/words",
+	"cluster/uninstall": "api api/crds broker broker/exchange cluster cluster/clusterdns cluster/workload " +
+		"internal/kube internal/progress internal/proxy internal/wake internal/words services",
 	"broker": "api api/crds broker/exchange broker/trust globalnet internal/kube internal/proxy " +
 		"internal/secret internal/wake internal/words",
 	"policy":                  "api cable cable/drivers internal/words",

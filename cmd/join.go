@@ -112,6 +112,10 @@ func newJoin(g *globals) *cobra.Command {
 	f.UintVar(&o.GlobalnetSize, "globalnet-cluster-size", 0, "number of addresses of the global network; rounded up to a power of two (default: the broker's)")
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to join (default: "default")`)
 	o.createSets.add(c, g)
+	f.BoolVar(&o.DNS, "dns", o.DNS, "make the cluster's DNS forward the names of imported Services, or print how "+
+		"(see docs/services.md); false: leave it alone")
+	f.StringVar(&o.CoreDNSConfig, "coredns-custom-configmap", "", "ConfigMap of CoreDNS for that, NAME in kube-system "+
+		"or NAMESPACE/NAME (default: subctl finds out what to change)")
 	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind NAT (see docs/nat.md)")
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none, and "+
 		"other nodes in place of gateway nodes that are gone (see docs/failover.md)")
@@ -146,6 +150,7 @@ func newJoin(g *globals) *cobra.Command {
 		"encryption")
 	cli.GroupFlags(c, "IPsec", "nattport", "force-udp-encaps", "ipsec-debug", "preferred-server")
 	cli.GroupFlags(c, "Global network", "globalnet", "globalnet-cidr", "globalnet-cluster-size")
+	cli.GroupFlags(c, "Names of Services", "dns", "coredns-custom-configmap")
 	cli.GroupFlags(c, "Health check", "health-check", "health-check-interval", "health-check-max-packet-loss-count")
 	cli.Complete(c, "gateway-nodes", g.Reading(look.NodeNames))
 	cli.Complete(c, "cable-driver-config", g.Reading(func(ctx context.Context, c client.Client) ([]string, error) {
@@ -199,6 +204,9 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 		rejected := op.Admitted(ctx)
 		if rejected != nil {
 			op.Report.Warn("%v", rejected)
+		}
+		if err := op.ShowDNS(ctx); err != nil {
+			return err
 		}
 		err := o.printDryRun(ctx, g, op)
 		if err == nil && (rejected != nil || losses != nil && !o.force) {

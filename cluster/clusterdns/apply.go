@@ -43,7 +43,7 @@ func Install(ctx context.Context, c client.Client, s Settings) (Hook, error) {
 // Remove undoes Install. It first takes the agent's right to repair, so that the agent adds nothing
 // again.
 func Remove(ctx context.Context, c client.Client, s Settings) (Hook, error) {
-	if err := removeRights(ctx, c); err != nil {
+	if err := RemoveRights(ctx, c); err != nil {
 		return Hook{}, err
 	}
 	return carryOut(ctx, c, s, Undo)
@@ -59,9 +59,8 @@ func carryOut(ctx context.Context, c client.Client, s Settings, plan func(Facts)
 		h = plan(f)
 		return apply(ctx, c, h.Changes)
 	})
-	if apierrors.IsForbidden(err) {
-		// The API server names the object and the right.
-		return h.byHand(err.Error(), byHandOf(h)), nil
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		return h.byHand(err.Error(), byHandOf(h)), nil // it names the object and the right, and does not end
 	}
 	return h, err
 }
@@ -113,8 +112,8 @@ func kindOf(obj client.Object) string {
 	return kube.KindOf(obj)
 }
 
-// removeRights removes what RoleFor returns, the rights before the policy that limits them.
-func removeRights(ctx context.Context, c client.Client) error {
+// RemoveRights removes what RoleFor returns, the rights before the policy that limits them.
+func RemoveRights(ctx context.Context, c client.Client) error {
 	for _, obj := range slices.Backward(RoleFor(Hook{Kind: Corefile})) {
 		found, err := kube.Optional(ctx, c, obj, client.ObjectKeyFromObject(obj))
 		if err == nil && found != nil && found.GetLabels()[submarinerv1.ManagedByLabel] == submarinerv1.ManagedBy {

@@ -98,6 +98,19 @@ func (h Hook) byHand(reason, commands string) Hook {
 	return h
 }
 
+// Removed describes the changes of Undo, one per line.
+func (h Hook) Removed() (out []string) {
+	for _, c := range h.Changes {
+		where := kindOf(c.Before) + " " + strings.TrimPrefix(client.ObjectKeyFromObject(c.Before).String(), "/")
+		if c.After == nil {
+			out = append(out, "deleted "+where)
+		} else {
+			out = append(out, "restored "+where)
+		}
+	}
+	return out
+}
+
 const (
 	begin = "# submariner-begin"
 	end   = "# submariner-end"

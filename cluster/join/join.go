@@ -104,6 +104,9 @@ func (j *Operation) run(ctx context.Context) error {
 		return err
 	}
 	j.Report.Done("installed the agents")
+	if err := j.clusterDNS(ctx); err != nil {
+		return err
+	}
 	if err := j.removeGlobalnet(ctx); err != nil {
 		return err
 	}

@@ -57,8 +57,12 @@ type Options struct {
 	GlobalnetCIDR string
 	GlobalnetSize uint
 	ClusterSets   []string // empty: "default"
-	NATTPort      int      // UDP port of IPsec
-	NAT           bool     // there is NAT between the gateways
+	// DNS specifies whether join makes the cluster's DNS forward names of imported Services.
+	// CoreDNSConfig names the ConfigMap in which it does: NAME, or NAMESPACE/NAME; empty: it finds out.
+	DNS           bool
+	CoreDNSConfig string
+	NATTPort      int  // UDP port of IPsec
+	NAT           bool // there is NAT between the gateways
 	// LabelGateway specifies whether join labels a node as a gateway if there is none, and whether
 	// other nodes become gateways in place of those that are gone.
 	LabelGateway bool
@@ -88,7 +92,7 @@ type Options struct {
 // default driver does not work through NAT.
 func DefaultOptions() Options {
 	return Options{
-		NATTPort: dataplane.IPsecPort, LabelGateway: true, Globalnet: true,
+		NATTPort: dataplane.IPsecPort, LabelGateway: true, Globalnet: true, DNS: true,
 		HealthCheck: true, HealthCheckInterval: v1alpha1.DefaultHealthCheckInterval, HealthCheckMaxLoss: v1alpha1.DefaultMaxPacketLossCount,
 	}
 }
@@ -107,6 +111,7 @@ func (o Options) Validate() error {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
 	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber(), o.CheckGlobalnet(), o.checkProxy())
+	errs = append(errs, o.checkDNSConfig())
 	errs = append(errs, submarinerv1.CheckLabels(o.source("cluster-labels"), o.Labels))
 	return errors.Join(errs...)
 }

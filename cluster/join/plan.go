@@ -185,6 +185,7 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	}
 	spec.MultiActiveGatewayEnabled = r.MultiActiveGateway
 	spec.Gateways = r.keptGateways()
+	r.dnsFields(&spec)
 	if len(r.GatewayNodes) > 0 {
 		spec.GatewayNodes = slices.Compact(slices.Sorted(slices.Values(r.GatewayNodes)))
 	}

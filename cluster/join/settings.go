@@ -45,6 +45,10 @@ var settings = []setting{
 	}},
 	{"cluster-labels", "clusterLabels", func(o *Options, s *v1alpha1.Submariner) { o.Labels = s.ClusterLabels() }},
 	{"clusterset", "clusterSets", func(o *Options, s *v1alpha1.Submariner) { o.ClusterSets = s.Spec.ClusterSets }},
+	{"dns", "serviceDiscovery.leaveDNS", func(o *Options, s *v1alpha1.Submariner) { o.DNS = !leavesDNS(s) }},
+	{"coredns-custom-configmap", "coreDNSCustomConfig", func(o *Options, s *v1alpha1.Submariner) {
+		o.CoreDNSConfig = dnsRefText(s.Spec.CoreDNSCustomConfig)
+	}},
 	{"natt", "natEnabled", func(o *Options, s *v1alpha1.Submariner) { o.NAT = s.Spec.NatEnabled }},
 	{"health-check", "connectionHealthCheck.enabled", func(o *Options, s *v1alpha1.Submariner) { o.HealthCheck = s.Spec.HealthCheck().Enabled }},
 	{"health-check-interval", "connectionHealthCheck.intervalSeconds", func(o *Options, s *v1alpha1.Submariner) {

@@ -134,6 +134,9 @@ func (r *Remains) globalnet() bool {
 func (r *Remains) Lines(c client.Client) []string {
 	var out []string
 	remove := func(obj client.Object) { out = append(out, deletion(c, obj)) }
+	if r.hasDNS() {
+		out = append(out, "remove from the cluster's DNS what subctl has added")
+	}
 	if r.Submariner != nil {
 		remove(r.Submariner)
 		out = append(out, "wait until every node is clean",

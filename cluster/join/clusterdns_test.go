@@ -1,0 +1,149 @@
+package join
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"subctl/api/submariner/v1alpha1"
+	"subctl/cluster"
+	"subctl/cluster/clusterdns"
+	"subctl/cluster/clustertest"
+	"subctl/internal/progress"
+)
+
+const rootServer = ".:53 {\n    errors\n    reload\n}\n"
+
+// dnsWorld is a cluster with CoreDNS that joins again and again.
+type dnsWorld struct {
+	c   client.Client
+	sub *v1alpha1.Submariner
+	out bytes.Buffer
+}
+
+func newDNSWorld(t *testing.T) *dnsWorld {
+	t.Helper()
+	w := &dnsWorld{sub: clustertest.Submariner()}
+	w.sub.Name, w.sub.Namespace = v1alpha1.SubmarinerName, cluster.Namespace
+	w.sub.Spec.ServiceDiscoveryEnabled = true
+	w.c = clustertest.Client(t, w.sub.DeepCopy(),
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: dnsService},
+			Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.53"},
+		},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"},
+			Data:       map[string]string{"Corefile": rootServer},
+		})
+	return w
+}
+
+// operation returns a join that changes the Submariner.
+func (w *dnsWorld) operation(t *testing.T, change func(*v1alpha1.SubmarinerSpec)) *Operation {
+	t.Helper()
+	before := &v1alpha1.Submariner{}
+	require.NoError(t, w.c.Get(t.Context(), client.ObjectKeyFromObject(w.sub), before))
+	change(&w.sub.Spec)
+	w.out.Reset()
+	return &Operation{
+		Member: cluster.Side{Client: w.c, Version: "v1.36.3"}, Report: progress.New(&w.out),
+		Plan: &Plan{Submariner: w.sub.DeepCopy(), Before: before},
+	}
+}
+
+// join joins, and writes the spec as install does.
+func (w *dnsWorld) join(t *testing.T, change func(*v1alpha1.SubmarinerSpec)) {
+	t.Helper()
+	op := w.operation(t, change)
+	next := op.Plan.Before.DeepCopy()
+	next.Spec = op.Plan.Submariner.Spec
+	require.NoError(t, w.c.Update(t.Context(), next))
+	require.NoError(t, op.clusterDNS(t.Context()))
+}
+
+// state returns the Corefile and the annotation of the Submariner.
+func (w *dnsWorld) state(t *testing.T) (corefile, recorded string) {
+	t.Helper()
+	cm, sub := &corev1.ConfigMap{}, &v1alpha1.Submariner{}
+	require.NoError(t, w.c.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "coredns"}, cm))
+	require.NoError(t, w.c.Get(t.Context(), client.ObjectKeyFromObject(w.sub), sub))
+	return cm.Data["Corefile"], sub.Annotations[clusterdns.Annotation]
+}
+
+func TestClusterDNS(t *testing.T) {
+	w := newDNSWorld(t)
+	same := func(*v1alpha1.SubmarinerSpec) {}
+	require.NoError(t, w.operation(t, same).ShowDNS(t.Context()))
+	require.Equal(t, ` • would change ConfigMap kube-system/coredns, so that CoreDNS forwards clusterset.local:
+     # submariner-begin: managed by subctl, removed by subctl uninstall
+     clusterset.local:53 {
+         errors
+         cache 5
+         loadbalance
+         forward . 10.96.0.53
+     }
+     # submariner-end
+`, w.out.String())
+	corefile, recorded := w.state(t)
+	require.Equal(t, rootServer, corefile, "--dry-run")
+	require.Empty(t, recorded)
+
+	w.join(t, same)
+	require.Contains(t, w.out.String(), "• changed ConfigMap kube-system/coredns, so that CoreDNS forwards clusterset.local:\n")
+	with, recorded := w.state(t)
+	require.Contains(t, with, "forward . 10.96.0.53\n")
+	require.Equal(t, string(clusterdns.Corefile), recorded)
+
+	w.join(t, same)
+	require.Equal(t, " ✓ CoreDNS forwards clusterset.local to the DNS servers of subctl\n", w.out.String())
+
+	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{LeaveDNS: true} })
+	require.Contains(t, w.out.String(), "• the cluster's DNS is left alone: it must forward clusterset.local to the address of")
+	corefile, recorded = w.state(t)
+	require.Equal(t, with, corefile)
+	require.Empty(t, recorded, "no agent repairs it")
+
+	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscovery = nil })
+	w.join(t, func(s *v1alpha1.SubmarinerSpec) {
+		s.CoreDNSCustomConfig = &v1alpha1.ConfigMapRef{ConfigMapName: "coredns-custom"}
+	})
+	require.Contains(t, w.out.String(), "the cluster's DNS:\n     restored ConfigMap kube-system/coredns\n • changed ConfigMap kube-system/coredns-custom")
+	corefile, recorded = w.state(t)
+	require.Equal(t, rootServer, corefile, "the stanza is in one place")
+	require.Equal(t, string(clusterdns.Custom), recorded)
+
+	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscoveryEnabled = false })
+	require.Contains(t, w.out.String(), "deleted ConfigMap kube-system/coredns-custom\n")
+	_, recorded = w.state(t)
+	require.Empty(t, recorded)
+	w.join(t, same)
+	require.Empty(t, w.out.String(), "without service discovery, nothing is read")
+}
+
+// A first join with --dry-run does not know the address yet.
+func TestClusterDNSWithoutAddress(t *testing.T) {
+	w := newDNSWorld(t)
+	require.NoError(t, w.c.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster.Namespace, Name: dnsService,
+	}}))
+	require.NoError(t, w.operation(t, func(*v1alpha1.SubmarinerSpec) {}).ShowDNS(t.Context()))
+	require.Contains(t, w.out.String(), "forward . <address of Service submariner-operator/submariner-dns>\n")
+}
+
+func TestDNSConfigMap(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "coredns-custom": "", "kube-system/coredns-custom": "", "a/b/c": "is not NAME or NAMESPACE/NAME of a ConfigMap",
+		"Upper": "is not NAME or NAMESPACE/NAME of a ConfigMap", "/x": "is not NAME or NAMESPACE/NAME of a ConfigMap",
+	} {
+		o := Options{CoreDNSConfig: text}
+		if want == "" {
+			require.NoError(t, o.checkDNSConfig(), text)
+		} else {
+			require.ErrorContains(t, o.checkDNSConfig(), want, text)
+		}
+	}
+}
