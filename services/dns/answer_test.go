@@ -147,8 +147,25 @@ additional: web.shop.svc.clusterset.local. 5 IN A 242.2.0.1
 additional: web.shop.svc.clusterset.local. 5 IN A 242.3.0.1
 `, show(i.Answer(ask("SRV web.shop.svc.clusterset.local."), false)))
 	}
+	// With the annotation spread, all that are ready.
+	spread := direct(newImport("web.shop", "10.96.0.1", "http/TCP/80"))
+	spread.Annotations["submariner.io/spread"] = "true"
+	i := newIndex(false, spread, east, west)
+	require.Equal(t, []string{"10.1.0.1", "242.2.0.1"}, addressesIn(i.Answer(ask(question), false)))
+	// Endpoints with another port than the Service's cannot be reached by its name: the import's own
+	// address stands for them, or else other exporters do.
+	pods := newSlice("web.shop", "east", []string{"http/TCP/8080"}, "10.1.0.9")
+	i = newIndex(false, direct(newImport("web.shop", "10.96.0.1", "http/TCP/80")), pods, west)
+	require.Equal(t, []string{"10.96.0.1"}, addressesIn(i.Answer(ask(question), false)))
+	i.SetImport(newImport("web.shop", "", "http/TCP/80"))
+	require.Equal(t, []string{"242.2.0.1"}, addressesIn(i.Answer(ask(question), false)))
+	i.DeleteSlice(nameOf(west))
+	require.Equal(t, "NOERROR aa\n"+negative, show(i.Answer(ask(question), false)))
+	// With no exporter ready, the import's own address remains.
+	i = newIndex(false, direct(newImport("web.shop", "10.96.0.1", "http/TCP/80")))
+	require.Equal(t, []string{"10.96.0.1"}, addressesIn(i.Answer(ask(question), false)))
 	// The name exists, although nothing is ready.
-	i := newIndex(false, newImport("web.shop", ""))
+	i = newIndex(false, newImport("web.shop", ""))
 	require.Equal(t, "NOERROR aa\n"+negative, show(i.Answer(ask(question), false)))
 }
 

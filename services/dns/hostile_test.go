@@ -95,6 +95,12 @@ func TestHostileObjects(t *testing.T) {
 	require.Equal(t, "NXDOMAIN aa\n"+negative, show(i.Answer(ask("A mine.shop.svc.clusterset.local."), false)))
 	require.Equal(t, []string{"10.1.0.1"}, addressesIn(i.Answer(ask("A db.shop.svc.clusterset.local."), true)))
 
+	// An endpoint without an address is none.
+	empty := newSlice("db.shop", "east", nil, "10.1.0.1", "10.1.0.2")
+	empty.Endpoints[0].Addresses = nil
+	i.SetSlice(empty)
+	require.Equal(t, []string{"10.1.0.2"}, addressesIn(i.Answer(ask("A db.shop.svc.clusterset.local."), true)))
+
 	// A slice that loses our label is a user's from then on.
 	forged = newSlice("db.shop", "east", nil, "192.0.2.8")
 	delete(forged.Labels, managedBy)

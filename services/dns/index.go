@@ -70,9 +70,9 @@ type service struct {
 
 // imported is a ServiceImport.
 type imported struct {
-	headless, direct bool
-	ips              []netip.Addr
-	ports            []port
+	headless, direct, spread bool
+	ips                      []netip.Addr
+	ports                    []port
 }
 
 type port struct {
@@ -267,8 +267,7 @@ func (s *service) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(s.slices, name, func(a *slice, b string) int { return strings.Compare(a.name, b) })
 }
 
-// derive computes what the name stands for. Clients and caches reorder addresses, so an answer has
-// those of the own cluster alone as long as one of them is ready.
+// derive computes what the name stands for.
 func (s *service) derive(clusterID string) {
 	switch {
 	case s.spec == nil:
@@ -276,14 +275,36 @@ func (s *service) derive(clusterID string) {
 		s.members = s.endpoints(func(m member) bool { return m.ready })
 		s.addresses = addressesOf(s.members)
 	case s.spec.direct || len(s.spec.ips) == 0:
-		own := s.endpoints(func(m member) bool { return m.ready && m.of.cluster == clusterID })
-		if len(own) == 0 {
-			own = s.endpoints(func(m member) bool { return m.ready })
-		}
-		s.addresses = addressesOf(own)
+		s.addresses = s.exporters(clusterID)
 	default:
 		s.addresses = s.spec.ips
 	}
+}
+
+// exporters returns the addresses of those exporters that are ready: of the own cluster alone if it is,
+// since clients and caches reorder addresses. Clients connect to a port of the Service, so endpoints
+// with other ports do not count, and the address of the import stands for them if it has one.
+func (s *service) exporters(clusterID string) []netip.Addr {
+	ready := s.endpoints(func(m member) bool { return m.ready })
+	own := ready
+	if !s.spec.spread {
+		own = s.endpoints(func(m member) bool { return m.ready && m.of.cluster == clusterID })
+	}
+	for _, members := range [][]member{own, ready} {
+		same := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return !s.spec.hasAll(m.of.ports) })
+		if len(same) > 0 {
+			return addressesOf(same)
+		}
+		if len(members) > 0 && len(s.spec.ips) > 0 {
+			break
+		}
+	}
+	return s.spec.ips
+}
+
+// hasAll reports whether the import has all of some ports, with the same numbers.
+func (i *imported) hasAll(ports []port) bool {
+	return !slices.ContainsFunc(ports, func(p port) bool { return !slices.Contains(i.ports, p) })
 }
 
 // ofCluster returns the addresses of a cluster, ready ones if there are any.
@@ -340,6 +361,7 @@ func readImport(o *mcsv1alpha1.ServiceImport) *imported {
 	out := &imported{
 		headless: o.Spec.Type == mcsv1alpha1.Headless,
 		direct:   o.Annotations[v1alpha1.DirectAnnotation] == "true",
+		spread:   o.Annotations[v1alpha1.SpreadAnnotation] == "true",
 	}
 	for _, ip := range o.Spec.IPs {
 		if a, ok := readAddress(ip); ok {
