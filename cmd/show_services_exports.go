@@ -62,7 +62,7 @@ func (k *knownServices) exports() []exportedService {
 			Spread: o.Annotations[v1alpha1.SpreadAnnotation] == "true",
 			Direct: o.Annotations[v1alpha1.DirectAnnotation] == "true",
 		}
-		record, published := k.records[k.site.Name][key]
+		record, published := k.records[key][k.site.Name]
 		if published {
 			e.Type, e.Ports, e.Mode = typeOf(record.Headless), portsOf(record.Ports), modeOf(record.ExportedService)
 			e.Endpoints = endpointsOf(record.ExportedService)

@@ -83,10 +83,8 @@ func (k *knownServices) imports() []importedService {
 	for key := range objects {
 		keys[key] = true
 	}
-	for _, records := range k.records {
-		for key := range records {
-			keys[key] = true
-		}
+	for key := range k.records {
+		keys[key] = true
 	}
 	out := []importedService{}
 	for _, key := range slices.SortedFunc(maps.Keys(keys), serviceKey.compare) {
@@ -128,10 +126,9 @@ func (k *knownServices) imported(key serviceKey, o *mcsv1alpha1.ServiceImport) i
 
 // exportedAs returns the type and the ports of a Service that is not imported, as the first cluster exports it.
 func (k *knownServices) exportedAs(key serviceKey) (string, []servicePort) {
-	for _, id := range slices.Sorted(maps.Keys(k.records)) {
-		if r, ok := k.records[id][key]; ok {
-			return typeOf(r.Headless), portsOf(r.Ports)
-		}
+	for _, id := range slices.Sorted(maps.Keys(k.records[key])) {
+		r := k.records[key][id]
+		return typeOf(r.Headless), portsOf(r.Ports)
 	}
 	return "", []servicePort{}
 }
@@ -149,10 +146,8 @@ func importMessage(o *mcsv1alpha1.ServiceImport) string {
 // exporters returns the clusters that export a Service, by ID.
 func (k *knownServices) exporters(key serviceKey, o *mcsv1alpha1.ServiceImport) []exporter {
 	ids := map[string]bool{}
-	for id, records := range k.records {
-		if _, ok := records[key]; ok {
-			ids[id] = true
-		}
+	for id := range k.records[key] {
+		ids[id] = true
 	}
 	for id := range k.uses[key] {
 		ids[id] = true
@@ -172,7 +167,7 @@ func (k *knownServices) exporters(key serviceKey, o *mcsv1alpha1.ServiceImport) 
 // exporter returns what is known of an export of a cluster.
 func (k *knownServices) exporter(key serviceKey, id string) exporter {
 	x := exporter{Cluster: id, Reason: strings.Join(k.refused[key][id], "; ")}
-	record, published := k.records[id][key]
+	record, published := k.records[key][id]
 	if published {
 		x.Mode, x.Endpoints = modeOf(record.ExportedService), endpointsOf(record.ExportedService)
 		if !record.signed.IsZero() {

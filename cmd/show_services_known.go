@@ -26,9 +26,10 @@ func (k serviceKey) compare(other serviceKey) int {
 type knownServices struct {
 	site       look.Site
 	namespaces map[string]bool
-	records    map[string]map[serviceKey]exportRecord // by ID of the exporter
-	uses       map[serviceKey]map[string]endpointUse  // by ID of the exporter
-	refused    map[serviceKey]map[string][]string     // reasons, by ID of the exporter
+	// These are by Service and by the ID of the exporter.
+	records map[serviceKey]map[string]exportRecord
+	uses    map[serviceKey]map[string]endpointUse
+	refused map[serviceKey]map[string][]string // reasons
 }
 
 // exportRecord is an export record, and when its page was signed.
@@ -61,7 +62,7 @@ func (u endpointUse) shares(other endpointUse) bool {
 
 func newKnownServices(s look.Site) *knownServices {
 	k := &knownServices{
-		site: s, namespaces: map[string]bool{}, records: map[string]map[serviceKey]exportRecord{},
+		site: s, namespaces: map[string]bool{}, records: map[serviceKey]map[string]exportRecord{},
 		uses: map[serviceKey]map[string]endpointUse{}, refused: map[serviceKey]map[string][]string{},
 	}
 	for i := range s.Services.Namespaces {
@@ -96,13 +97,13 @@ func (k *knownServices) addPage(page *v1alpha1.ExportedServices) {
 			signed = time.UnixMilli(s.Sequence)
 		}
 	}
-	if k.records[id] == nil {
-		k.records[id] = map[serviceKey]exportRecord{}
-	}
 	for _, r := range page.Spec.Services {
 		key := serviceKey{r.Namespace, r.Name}
-		if had, ok := k.records[id][key]; !ok || signed.After(had.signed) { // it has moved to another page
-			k.records[id][key] = exportRecord{r, signed}
+		if k.records[key] == nil {
+			k.records[key] = map[string]exportRecord{}
+		}
+		if had, ok := k.records[key][id]; !ok || signed.After(had.signed) { // it has moved to another page
+			k.records[key][id] = exportRecord{r, signed}
 		}
 	}
 }
@@ -141,15 +142,13 @@ func (k *knownServices) addSlice(o *discoveryv1.EndpointSlice) {
 
 // lastKnown returns when a Service was exported or, by other clusters, last published.
 func (k *knownServices) lastKnown(key serviceKey) (last time.Time) {
-	for _, records := range k.records {
-		if r, ok := records[key]; ok {
-			at := r.signed
-			if at.IsZero() {
-				at = time.Unix(r.ExportedAt, 0)
-			}
-			if at.After(last) {
-				last = at
-			}
+	for _, r := range k.records[key] {
+		at := r.signed
+		if at.IsZero() {
+			at = time.Unix(r.ExportedAt, 0)
+		}
+		if at.After(last) {
+			last = at
 		}
 	}
 	return last

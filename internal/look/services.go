@@ -3,6 +3,7 @@ package look
 import (
 	"context"
 	"errors"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -11,6 +12,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/services"
 )
 
 // Services are the objects of service discovery in a cluster, in all namespaces.
@@ -22,6 +24,9 @@ type Services struct {
 	Services   []corev1.Service
 	Slices     []discoveryv1.EndpointSlice // those of imports
 	Namespaces []corev1.Namespace
+
+	once    sync.Once
+	refused []services.Refusal
 }
 
 // ReadServices reads the objects of service discovery in a cluster that uses it.
@@ -32,14 +37,14 @@ func ReadServices(ctx context.Context, r client.Reader, s *Site) error {
 	var exports mcsv1alpha1.ServiceExportList
 	var imports mcsv1alpha1.ServiceImportList
 	var pages v1alpha1.ExportedServicesList
-	var services corev1.ServiceList
+	var local corev1.ServiceList
 	var slices discoveryv1.EndpointSliceList
 	var namespaces corev1.NamespaceList
 	err := errors.Join(
 		listIn(ctx, r, &exports, "", "ServiceExports"),
 		listIn(ctx, r, &imports, "", "ServiceImports"),
 		listOf(ctx, r, &pages, "exported Services"),
-		listIn(ctx, r, &services, "", "Services"),
+		listIn(ctx, r, &local, "", "Services"),
 		listIn(ctx, r, &slices, "", "EndpointSlices", client.HasLabels{mcsv1alpha1.LabelServiceName}),
 		listIn(ctx, r, &namespaces, "", "namespaces"),
 	)
@@ -47,7 +52,7 @@ func ReadServices(ctx context.Context, r client.Reader, s *Site) error {
 		return err
 	}
 	s.Services = &Services{
-		Exports: exports.Items, Imports: imports.Items, Pages: pages.Items, Services: services.Items,
+		Exports: exports.Items, Imports: imports.Items, Pages: pages.Items, Services: local.Items,
 		Slices: slices.Items, Namespaces: namespaces.Items,
 	}
 	if s.Nodes != nil {

@@ -13,12 +13,14 @@ import (
 )
 
 // RefusedServices returns which export records of other clusters, or parts of them, the cluster does not
-// import. The agent of service discovery decides that with the same function.
+// import. The agent of service discovery decides that with the same function. It takes a second where
+// there are thousands, so it is called once.
 func (s Site) RefusedServices() []services.Refusal {
 	if s.Services == nil || s.Members == nil {
 		return nil
 	}
-	return services.Import(s.servicesView()).Refused
+	s.Services.once.Do(func() { s.Services.refused = services.Import(s.servicesView()).Refused })
+	return s.Services.refused
 }
 
 // servicesView returns what the cluster sees of exported Services, except for what only matters to
@@ -37,7 +39,7 @@ func (s Site) servicesView() services.View {
 		v.Direct = d.Direct
 	}
 	for i := range s.Services.Namespaces {
-		v.Namespaces[s.Services.Namespaces[i].Name] = true
+		v.Namespaces[s.Services.Namespaces[i].Name] = s.Services.Namespaces[i].DeletionTimestamp == nil
 	}
 	for _, list := range []string{spec.ClusterCIDR, spec.ServiceCIDR, spec.GlobalCIDR} {
 		v.Forbidden = append(v.Forbidden, prefixes(strings.Split(list, ","))...)
