@@ -195,7 +195,9 @@ func TestHostilePages(t *testing.T) {
 	}
 	t.Run("this cluster's ID", func(t *testing.T) {
 		w := newWorld(t)
-		w.publish("east", page("east", 0, 1, webOf("east")))
+		w.publish("east", page("east", 0, 1, webOf("west")))
+		w.member("east").PodNetworks = prefixes("10.1.0.0/16")
+		w.member("east").ServiceNetworks = prefixes("10.101.0.0/16")
 		w.settle()
 		require.Empty(t, w.imports)
 	})

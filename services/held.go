@@ -84,10 +84,7 @@ func importOwner(o metav1.Object) *metav1.OwnerReference {
 }
 
 // ownedBy reports whether a Service is ours, and that of an import.
-func ownedBy(s *corev1.Service, i *mcsv1alpha1.ServiceImport) bool {
-	owner := importOwner(s)
-	return isOurs(s) && owner != nil && owner.UID == i.UID
-}
+func ownedBy(s *corev1.Service, i *mcsv1alpha1.ServiceImport) bool { return isOurs(s) && hasOwner(s, i.UID) }
 
 // spoiled reports whether a derived Service has got what we never give it, and what applying our
 // fields does not remove.
@@ -125,12 +122,16 @@ func samePort(have, want corev1.ServicePort) bool {
 func sameSlice(have, want *discoveryv1.EndpointSlice) bool {
 	_, had := have.Labels[corev1.IsHeadlessService]
 	_, wanted := want.Labels[corev1.IsHeadlessService]
-	owner := want.OwnerReferences[0].UID
 	return had == wanted && includes(have.Labels, want.Labels) &&
 		sameKeys(have, want, WithheldAnnotation, AddressAnnotation) &&
-		slices.ContainsFunc(have.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner }) &&
+		hasOwner(have, want.OwnerReferences[0].UID) &&
 		slices.EqualFunc(have.Ports, want.Ports, sameEndpointPort) &&
 		slices.EqualFunc(have.Endpoints, want.Endpoints, sameEndpoint)
+}
+
+// hasOwner reports whether an object is among the owners of another one.
+func hasOwner(o metav1.Object, uid types.UID) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid })
 }
 
 func sameEndpointPort(have, want discoveryv1.EndpointPort) bool {

@@ -42,8 +42,6 @@ type importer struct {
 	held held
 	// claims are the accepted records of all clusters, by Service.
 	claims map[types.NamespacedName][]claim
-	// incomplete has the members of which a page is missing.
-	incomplete map[string]bool
 	// localFault reports that all other clusters look unreachable. The fault is more likely here.
 	localFault bool
 	out        Imported

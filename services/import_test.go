@@ -190,6 +190,22 @@ func TestTypeChanges(t *testing.T) {
 	}
 }
 
+func TestTypeChangesOfOneCluster(t *testing.T) {
+	w := newWorld(t)
+	for n := range 4 {
+		w.export("west", webOf("west", func(r *v1alpha1.ExportedService) {
+			r.Address = ""
+			r.Headless = n%2 == 1
+		}))
+		w.settle()
+		require.Len(t, w.services, 1-n%2)
+		for _, s := range w.apiServer.slices {
+			_, ignored := s.Labels[corev1.IsHeadlessService]
+			require.Equal(t, n%2 == 1, ignored)
+		}
+	}
+}
+
 func TestNamespaceComesLaterAndGoes(t *testing.T) {
 	w := newWorld(t)
 	w.view.Namespaces = map[string]bool{}
@@ -229,6 +245,7 @@ func TestDirect(t *testing.T) {
 }
 
 func TestObjectsOfOthersStay(t *testing.T) {
+	other := types.NamespacedName{Namespace: "shop", Name: "other"}
 	derived := types.NamespacedName{Namespace: "shop", Name: DerivedName(web)}
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: derived.Name, UID: "foreign"}
 
@@ -256,15 +273,37 @@ func TestObjectsOfOthersStay(t *testing.T) {
 		require.Contains(t, w.services, derived)
 		require.Empty(t, w.imports)
 	})
-	t.Run("service with our label and another owner", func(t *testing.T) {
-		w := newWorld(t)
-		m := meta
-		m.Labels = map[string]string{submarinerv1.ManagedByLabel: submarinerv1.ManagedBy}
-		w.services[derived] = &corev1.Service{ObjectMeta: m, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9"}}
-		w.export("west", webOf("west"))
-		w.settle()
-		require.Equal(t, "NameTaken", w.imported().Status.Conditions[0].Reason)
-	})
+	for name, change := range map[string]func(*world, *corev1.Service){
+		"service without owner":     func(_ *world, s *corev1.Service) { s.OwnerReferences = nil },
+		"service without our label": func(_ *world, s *corev1.Service) { delete(s.Labels, submarinerv1.ManagedByLabel) },
+		"service of another import": func(w *world, s *corev1.Service) { s.OwnerReferences[0].UID = w.imports[other].UID },
+		"service owned by something else": func(_ *world, s *corev1.Service) {
+			s.OwnerReferences[0].Kind = "Deployment"
+			s.OwnerReferences[0].UID = "gone"
+		},
+		"service of another kind of import": func(_ *world, s *corev1.Service) {
+			s.OwnerReferences[0].APIVersion = "example.com/v1"
+			s.OwnerReferences[0].UID = "gone"
+		},
+		"orphan of another one's controllers": func(_ *world, s *corev1.Service) {
+			s.Labels[submarinerv1.ManagedByLabel] = "x"
+			s.OwnerReferences[0].UID = "gone"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.export("west", webOf("west"), webOf("west", named("shop", "other")))
+			w.settle()
+			change(w, w.services[derived])
+			writes := w.writes
+			for range 3 {
+				w.apply(w.plan()) // Nobody collects what has no owner.
+			}
+			require.Equal(t, writes+2, w.writes, "the address of the import and its status, and nothing else")
+			require.Equal(t, "NameTaken", w.imported().Status.Conditions[0].Reason)
+			require.Empty(t, w.imported().Spec.IPs)
+		})
+	}
 	t.Run("slice", func(t *testing.T) {
 		w := newWorld(t)
 		m := meta
@@ -323,6 +362,74 @@ func TestChangesOfOthersAreUndone(t *testing.T) {
 			require.Equal(t, []string{podIP("west", 1) + " ready serving http=8080"}, w.endpoints("west"))
 		})
 	}
+}
+
+func TestDeletedObjectsAreMadeAnew(t *testing.T) {
+	now := metav1.Now()
+	name := types.NamespacedName{Namespace: "shop", Name: DerivedName(web)}
+	slice := types.NamespacedName{Namespace: "shop", Name: name.Name + "-west-0"}
+
+	t.Run("import that is being deleted", func(t *testing.T) {
+		w := newWorld(t)
+		w.export("west", webOf("west"))
+		w.settle()
+		w.imported().DeletionTimestamp = &now
+		w.export("west", webOf("west", notReady))
+		require.True(t, w.plan().empty(), "it is made anew when it is gone")
+		delete(w.imports, web)
+		w.settle()
+		require.Equal(t, []string{podIP("west", 1) + " http=8080"}, w.endpoints("west"))
+	})
+	t.Run("Service that is being deleted", func(t *testing.T) {
+		w := newWorld(t)
+		w.export("west", webOf("west"))
+		w.settle()
+		w.services[name].DeletionTimestamp = &now
+		w.settle()
+		require.Empty(t, w.imported().Spec.IPs)
+		require.Equal(t, "Pending", w.imported().Status.Conditions[0].Reason)
+		delete(w.services, name)
+		w.settle()
+		require.Len(t, w.imported().Spec.IPs, 1)
+	})
+	t.Run("slice that is being deleted", func(t *testing.T) {
+		w := newWorld(t)
+		w.export("west", webOf("west"))
+		w.settle()
+		w.apiServer.slices[slice].DeletionTimestamp = &now
+		w.export("west", webOf("west", notReady))
+		require.True(t, w.plan().empty())
+		delete(w.apiServer.slices, slice)
+		w.settle()
+		require.Equal(t, []string{podIP("west", 1) + " http=8080"}, w.endpoints("west"))
+	})
+	t.Run("Service of an import of the same name that is gone", func(t *testing.T) {
+		w := newWorld(t)
+		w.export("west", webOf("west"))
+		w.settle()
+		w.imported().UID = "new"
+		w.apply(w.plan())
+		require.Equal(t, "Pending", w.imported().Status.Conditions[0].Reason)
+		w.settle()
+		require.Equal(t, types.UID("new"), w.services[name].OwnerReferences[0].UID)
+		require.Equal(t, types.UID("new"), w.apiServer.slices[slice].OwnerReferences[0].UID)
+	})
+	t.Run("Service and slices of an import that is gone", func(t *testing.T) {
+		w := newWorld(t)
+		w.export("west", webOf("west"))
+		w.settle()
+		before := w.services[name].UID
+		delete(w.imports, web)
+		for range 4 { // Kubernetes collects nothing in time.
+			w.apply(w.plan())
+			for _, c := range w.imported().Status.Conditions {
+				require.NotEqual(t, "NameTaken", c.Reason)
+			}
+		}
+		require.True(t, w.plan().empty())
+		require.NotEqual(t, before, w.services[name].UID)
+		require.Equal(t, w.imported().UID, w.apiServer.slices[slice].OwnerReferences[0].UID)
+	})
 }
 
 func TestTransitionTimeStays(t *testing.T) {

@@ -93,12 +93,13 @@ func (w *walk) step() {
 
 // disturb changes or deletes objects, as users do.
 func (w *walk) disturb() {
-	for key := range w.imports {
+	for _, key := range slices.SortedFunc(maps.Keys(w.imports), compareNames) {
 		if w.IntN(4) == 0 {
 			delete(w.imports, key)
 		}
 	}
-	for key, s := range w.services {
+	for _, key := range slices.SortedFunc(maps.Keys(w.services), compareNames) {
+		s := w.services[key]
 		switch w.IntN(6) {
 		case 0:
 			delete(w.services, key)
@@ -106,7 +107,8 @@ func (w *walk) disturb() {
 			s.Spec.Selector = map[string]string{"a": "b"}
 		}
 	}
-	for key, s := range w.apiServer.slices {
+	for _, key := range slices.SortedFunc(maps.Keys(w.apiServer.slices), compareNames) {
+		s := w.apiServer.slices[key]
 		switch w.IntN(6) {
 		case 0:
 			delete(w.apiServer.slices, key)

@@ -1,6 +1,8 @@
 package services
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
@@ -30,7 +32,7 @@ func (h *held) sources() map[string]map[types.NamespacedName]bool {
 			add(s.Cluster, key)
 		}
 		for _, s := range h.slices[key] {
-			if isOurSlice(s) {
+			if isOurSlice(s) && hasOwner(s, have.UID) {
 				add(s.Labels[mcsv1alpha1.LabelSourceCluster], key)
 			}
 		}
@@ -56,9 +58,10 @@ func (i *importer) keepRecords() {
 
 // portsBySource returns the names of the ports in the EndpointSlices of each cluster that has some.
 func (i *importer) portsBySource(key types.NamespacedName) map[string]map[string]bool {
+	have := i.held.imports[key]
 	out := map[string]map[string]bool{}
 	for _, s := range i.held.slices[key] {
-		if !isOurSlice(s) {
+		if !isOurSlice(s) || !hasOwner(s, have.UID) {
 			continue
 		}
 		source := s.Labels[mcsv1alpha1.LabelSourceCluster]
@@ -72,8 +75,8 @@ func (i *importer) portsBySource(key types.NamespacedName) map[string]map[string
 	return out
 }
 
-// readBack returns a record as far as the import shows it, with these of its ports; nil: all of them.
-// Where the import does not show what the cluster exports, the record agrees with it.
+// readBack returns a record as far as the import shows it, with these of its ports, or all if the
+// import has none of them. Where the import does not show what the cluster exports, the record agrees with it.
 func (i *importer) readBack(key types.NamespacedName, ports map[string]bool) *v1alpha1.ExportedService {
 	have := i.held.imports[key]
 	r := &v1alpha1.ExportedService{
@@ -84,14 +87,15 @@ func (i *importer) readBack(key types.NamespacedName, ports map[string]bool) *v1
 		Annotations:           exportedOf(have, have.Annotations),
 		InternalTrafficPolicy: string(value(have.Spec.InternalTrafficPolicy)),
 		TrafficDistribution:   value(have.Spec.TrafficDistribution),
-		Direct:                have.Annotations[v1alpha1.DirectAnnotation] == "true" && !i.Direct,
+		Direct:                have.Annotations[v1alpha1.DirectAnnotation] == "true",
 		Spread:                have.Annotations[v1alpha1.SpreadAnnotation] == "true",
 	}
 	if c := have.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
 		r.AffinitySeconds = value(c.ClientIP.TimeoutSeconds)
 	}
+	some := slices.ContainsFunc(have.Spec.Ports, func(p mcsv1alpha1.ServicePort) bool { return ports[p.Name] })
 	for _, p := range have.Spec.Ports {
-		if ports == nil || ports[p.Name] {
+		if ports[p.Name] || !some {
 			r.Ports = append(r.Ports, v1alpha1.ExportedPort{
 				Name: p.Name, Protocol: string(p.Protocol), Port: p.Port, AppProtocol: value(p.AppProtocol),
 			})

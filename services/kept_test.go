@@ -50,6 +50,7 @@ func TestMissingPages(t *testing.T) {
 			w := newWorld(t)
 			w.publish("west", page("west", 0, 2, webOf("west", full)), page("west", 1, 2, webOf("west", other)))
 			w.settle()
+			w.imported().Labels["added"] = "by-somebody"
 			before := w.imported().DeepCopy()
 			endpoints := w.endpoints("west")
 			writes := w.writes
@@ -113,4 +114,52 @@ func TestKeptHeadlessWithoutEndpoints(t *testing.T) {
 	w.settle()
 	require.Equal(t, []string{"http 80/TCP"}, w.ports())
 	require.Equal(t, writes, w.writes)
+}
+
+func TestKeptSpread(t *testing.T) {
+	w := newWorld(t)
+	w.view.Own = []v1alpha1.ExportedService{webOf("east", exportedAt(2000))}
+	w.export("west", webOf("west", func(r *v1alpha1.ExportedService) { r.Spread = true }))
+	w.settle()
+	writes := w.writes
+	w.publish("west")
+	w.settle()
+	require.Empty(t, w.hints("east"))
+	require.Equal(t, writes, w.writes)
+}
+
+func TestKeptWithoutStatus(t *testing.T) {
+	w := newWorld(t)
+	w.export("west", webOf("west"))
+	w.settle()
+	w.imported().Status.Clusters = nil
+	w.publish("west")
+	w.export("north", webOf("north", asHeadless, exportedAt(-1)))
+	w.settle()
+	require.Equal(t, []string{"west"}, w.clusters())
+	require.NotEmpty(t, w.endpoints("west"))
+}
+
+func TestNoNetworks(t *testing.T) {
+	w := newWorld(t)
+	w.export("west", webOf("west"))
+	w.member("west").PodNetworks = nil
+	w.member("west").ServiceNetworks = nil
+	w.settle()
+	require.Empty(t, w.imports)
+	require.Equal(t, []string{"west shop/web: waiting until the cluster announces networks"}, w.refusals())
+}
+
+func TestKeptSlicesOfAnImportThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.export("west", webOf("west", asHeadless, ports()))
+	w.settle()
+	delete(w.imports, web)
+	w.publish("west")
+	w.export("north", webOf("north"))
+	for range 4 { // Kubernetes does not collect the slices of west yet.
+		w.apply(w.plan())
+	}
+	require.Equal(t, []string{"north"}, w.clusters())
+	require.Empty(t, w.endpoints("west"))
 }

@@ -24,7 +24,6 @@ type claim struct {
 // readRecords reads the records of all clusters, and checks them.
 func (i *importer) readRecords() {
 	i.claims = make(map[types.NamespacedName][]claim, len(i.held.imports))
-	i.incomplete = map[string]bool{}
 	for n := range i.Own {
 		record := &i.Own[n]
 		key := nameOf(record)
@@ -48,12 +47,13 @@ func (i *importer) readMember(m *Member, d *door) {
 	pages, complete := readPages(m)
 	networks := newNetworks(m)
 	if networks.none() {
-		// Its addresses cannot be checked before it announces networks. Until then nothing changes.
-		pages = nil
+		for _, p := range pages {
+			for n := range p.Spec.Services {
+				i.refuse(m.ID, nameOf(&p.Spec.Services[n]), "waiting until the cluster announces networks")
+			}
+		}
+		pages = nil // Addresses cannot be checked. Until they can, nothing changes.
 		complete = false
-	}
-	if !complete {
-		i.incomplete[m.ID] = true
 	}
 	seen := map[types.NamespacedName]bool{}
 	for _, p := range pages {

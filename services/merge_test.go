@@ -270,6 +270,17 @@ func TestHostileAge(t *testing.T) {
 	require.Empty(t, w.endpoints("west"))
 }
 
+func TestHostileClaimWhileTheTypeChanges(t *testing.T) {
+	w := newWorld(t)
+	w.export("west", webOf("west"))
+	w.settle()
+	w.export("west", webOf("west", asHeadless))
+	w.export("north", webOf("north", exportedAt(-1<<62)))
+	w.settle()
+	require.Equal(t, []string{"west"}, w.clusters())
+	require.Equal(t, mcsv1alpha1.Headless, w.imported().Spec.Type)
+}
+
 func TestHostilePortsOfOthers(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west", ports("http 80/TCP 8080", "admin 81/TCP 8081")))

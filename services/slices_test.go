@@ -180,7 +180,9 @@ func TestUnreachableClusters(t *testing.T) {
 func TestTheOnlyOtherClusterIsUnreachable(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west"))
-	w.publish("north", page("north", 0, 1)) // It exports nothing, so that it does not count.
+	w.publish("north", page("north", 0, 1, webOf("north", named("db", "db"), asHeadless, func(r *v1alpha1.ExportedService) {
+		r.Endpoints = nil // It has no endpoints, so that it does not count.
+	})))
 	w.member("west").Unreachable = true
 	w.settle()
 	require.Equal(t, []string{podIP("west", 1) + " ready serving http=8080"}, w.endpoints("west"))
