@@ -18,8 +18,8 @@ func byHand(stanza string) string {
 }
 
 // cloudDNSCommands is the advice for Cloud DNS for GKE.
-const cloudDNSCommands = `give Service submariner-operator/submariner-dns an internal load balancer (UDP and TCP port 53),
-and forward the domain to its address:
+const cloudDNSCommands = `give Service submariner-operator/submariner-dns an internal load balancer (UDP and TCP
+port 53), and forward the domain to its address:
 gcloud dns managed-zones create clusterset-local --dns-name=` + services.Domain + `. --visibility=private \
   --networks=NETWORK --forwarding-targets=ADDRESS --description="imported Services"`
 
@@ -166,17 +166,16 @@ func (f *Facts) nodeLocal(h Hook, address string) string {
 			client.ObjectKeyFromObject(f.NodeLocal), services.Domain)
 	}
 	where := client.ObjectKeyFromObject(f.NodeLocalConfig)
-	port := ":53"
-	var bind []string
+	at := usual
 	if parsed, err := parse(f.NodeLocalConfig.Data[corefileKey]); err == nil {
 		if s, found := parsed.domain(); found && s.forwards(address) {
 			return ""
 		}
-		if p, b, err := parsed.place(); err == nil {
-			port, bind = p, b
+		if found, err := parsed.site(); err == nil {
+			at = found
 		}
 	}
 	return fmt.Sprintf("NodeLocal DNSCache answers the pods, and does not ask CoreDNS for %s: add this to key %s of "+
 		"ConfigMap %s, in place of another block of the domain, with kubectl -n %s edit configmap %s\n%s",
-		services.Domain, corefileKey, where, where.Namespace, where.Name, block(port, bind, address))
+		services.Domain, corefileKey, where, where.Namespace, where.Name, at.block(address))
 }

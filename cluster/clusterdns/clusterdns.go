@@ -120,15 +120,33 @@ const (
 	indent = "    "
 )
 
-// block returns our block, without a newline at its end. port is the port of the other server
-// blocks, with its colon, or empty, and bind are their bind lines.
+// site is what our block takes from the server block that answers the cluster's pods.
+type site struct {
+	port    string   // with its colon, or empty
+	bind    []string // lines
+	plugins []string // those of ourPlugins that the server block has
+}
+
+// ourPlugins are the plugins of our block besides forward. A build of CoreDNS may lack those that the
+// other server block does not have.
 //
-// The answers have a time to live of a few seconds, which cache does not extend: it relieves our
-// servers of repeated queries, among them those for names that do not exist.
-func block(port string, bind []string, address string) string {
-	lines := append([]string{beginLine, services.Domain + port + " {"}, indented(bind)...)
-	lines = append(lines, indented([]string{"errors", "cache 5", "loadbalance", "forward . " + address})...)
-	return strings.Join(append(lines, "}", end), "\n")
+// Answers are valid for a few seconds, which cache does not extend: it relieves our servers of repeated
+// queries, among them those for names that do not exist.
+var ourPlugins = []string{"errors", "cache", "loadbalance"}
+
+// usual is the site if the Corefile is unknown.
+var usual = site{port: ":53", plugins: []string{"errors", "cache"}}
+
+// block returns our block, without a newline at its end.
+func (s site) block(address string) string {
+	lines := append([]string{beginLine, services.Domain + s.port + " {"}, indented(s.bind)...)
+	for _, name := range s.plugins {
+		if name == "cache" {
+			name = "cache 5"
+		}
+		lines = append(lines, indent+name)
+	}
+	return strings.Join(append(lines, indent+"forward . "+address, "}", end), "\n")
 }
 
 func indented(lines []string) (out []string) {

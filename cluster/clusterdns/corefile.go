@@ -191,27 +191,38 @@ func (c corefile) reloads() bool {
 	return slices.ContainsFunc(c.servers, func(s server) bool { return s.plugin("reload") != nil })
 }
 
-// place returns the port and the bind lines of the server block that answers the cluster's pods:
-// that of the root, or else the first one.
-func (c corefile) place() (port string, bind []string, err error) {
-	var main *server
-	for i, s := range c.servers {
+// site returns the site of our block beside the server block that answers the cluster's pods: the one of
+// the root, or else the first one.
+func (c corefile) site() (site, error) {
+	var main server
+	port, found := "", false
+	for _, s := range c.servers {
 		for _, key := range s.keys {
 			z, p, ok := zone(key)
-			if ok && (main == nil || z == "") && !isDomain(key) {
-				main, port = &c.servers[i], p
+			if !ok || isDomain(key) || found && z != "" {
+				continue
 			}
-			if ok && z == "" {
-				bind, err = main.bind()
-				return port, bind, err
+			main, port, found = s, p, true
+			if z == "" {
+				return main.site(port)
 			}
 		}
 	}
-	if main == nil {
-		return "", nil, errors.New("it has no server block for DNS")
+	if !found {
+		return site{}, errors.New("it has no server block for DNS")
 	}
-	bind, err = main.bind()
-	return port, bind, err
+	return main.site(port)
+}
+
+func (s server) site(port string) (site, error) {
+	bind, err := s.bind()
+	out := site{port: port, bind: bind}
+	for _, name := range ourPlugins {
+		if s.plugin(name) != nil {
+			out.plugins = append(out.plugins, name)
+		}
+	}
+	return out, err
 }
 
 // bind returns the bind lines of a server block.

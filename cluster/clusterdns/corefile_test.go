@@ -32,7 +32,7 @@ func randomCorefile(r *rand.Rand) string {
 // Adding and removing the block restores any Corefile, and adding it twice is adding it once.
 func TestPutAndCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	ours := block(":53", []string{"bind 10.0.0.1"}, "10.96.0.53")
+	ours := site{":53", []string{"bind 10.0.0.1"}, ourPlugins}.block("10.96.0.53")
 	for i := range 5_000 {
 		text := randomCorefile(r)
 		before, err := parse(text)
@@ -58,7 +58,7 @@ func TestPutAndCut(t *testing.T) {
 		again, err := put(with, ours)
 		require.NoError(t, err)
 		require.Equal(t, with, again)
-		other, err := put(with, block(":53", nil, "10.96.0.99"))
+		other, err := put(with, usual.block("10.96.0.99"))
 		require.NoError(t, err)
 		for _, joined := range []string{with, other} {
 			rest, err := cut(joined)
@@ -73,19 +73,15 @@ func TestCutKeepsEditsOfOthers(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 1_000 {
 		text := randomCorefile(r)
-		with, err := put(text, block(":53", nil, "10.96.0.53"))
+		with, err := put(text, usual.block("10.96.0.53"))
 		require.NoError(t, err)
-		before, after := "# edited\nx.example {\n}\n", "\ny.example {\n}\n"
-		if strings.HasSuffix(with, "\n") {
-			after = strings.TrimPrefix(after, "\n")
+		before, after := "# edited\nx.example {\n}\n", "\n# after an empty line\ny.example {\n}\n"
+		if !strings.HasSuffix(with, "\n") {
+			with, text = with+"\n", text+"\n"
 		}
 		rest, err := cut(before + with + after)
 		require.NoError(t, err)
-		separator := ""
-		if !strings.HasSuffix(with, "\n") {
-			separator = "\n"
-		}
-		require.Equal(t, before+text+separator+strings.TrimPrefix(after, "\n"), rest)
+		require.Equal(t, before+text+after, rest)
 	}
 }
 
@@ -93,7 +89,8 @@ func TestZones(t *testing.T) {
 	for key, want := range map[string]bool{
 		"clusterset.local": true, "clusterset.local:53": true, "ClusterSet.Local.": true,
 		"dns://clusterset.local.:1053": true,
-		"tls://clusterset.local":       false, "(clusterset.local)": false, "x.clusterset.local": false, "local": false, ".": false,
+		"tls://clusterset.local":       false, "(clusterset.local)": false,
+		"x.clusterset.local": false, "local": false, ".": false,
 	} {
 		require.Equal(t, want, isDomain(key), key)
 	}
@@ -114,7 +111,7 @@ func TestJoinWords(t *testing.T) {
 // Whatever a Corefile holds, either it stays as it is, or all that changes is a complete block
 // between two comments.
 func TestHostileCorefiles(t *testing.T) {
-	ours := block(":53", nil, "10.96.0.53")
+	ours := usual.block("10.96.0.53")
 	main := ".:53 {\n    errors\n}\n"
 	refused := map[string]string{
 		"end before begin":          main + end + "\n" + begin + "\n",
@@ -175,7 +172,7 @@ func TestHostileRandomCorefiles(t *testing.T) {
 	parts := []string{
 		"{", "}", "\n", "\"", "\\", "#", " ", "a", ",", "clusterset.local", begin, end, "import x", ".:53", "\r",
 	}
-	ours := block(":53", nil, "10.96.0.53")
+	ours := usual.block("10.96.0.53")
 	changed := 0
 	for range 50_000 {
 		var b strings.Builder

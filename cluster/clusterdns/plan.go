@@ -21,8 +21,8 @@ import (
 func Plan(f Facts, address string) Hook {
 	h := Hook{State: Unknown}
 	h.Kind, h.Manager = f.managed()
-	port, bind, err := f.place()
-	h.Stanza = block(port, bind, address)
+	at, err := f.site()
+	h.Stanza = at.block(address)
 	switch h.Kind {
 	case OpenShift:
 		h = f.planOperator(h, address)
@@ -47,13 +47,13 @@ func Plan(f Facts, address string) Hook {
 	return h
 }
 
-// place returns the port and the bind lines of our block.
-func (f *Facts) place() (port string, bind []string, err error) {
+// site returns the site of our block in the Corefile.
+func (f *Facts) site() (site, error) {
 	parsed, err := parse(f.text())
 	if f.Corefile == nil || err != nil {
-		return ":53", nil, nil // the error is planCorefile's
+		return usual, nil // the error is planCorefile's
 	}
-	return parsed.place()
+	return parsed.site()
 }
 
 // look returns how a text with server blocks treats the domain, and the text with our block.
@@ -104,6 +104,9 @@ func (f *Facts) planCorefile(h Hook, address string) Hook {
 	switch {
 	case err != nil:
 		return h.byHand(fmt.Sprintf("key %s of %s stays as it is: %v", corefileKey, h.Where, err), byHand(h.Stanza))
+	case h.Kind != Corefile && f.forwards(address): // in the form that a person has given it
+		h.State = Current
+		return h
 	case next == f.text():
 		return h
 	case h.Kind == Corefile:

@@ -52,18 +52,25 @@ func Repair(ctx context.Context, c client.Client, address string) (repaired bool
 // to repair.
 func Lost(cm *corev1.ConfigMap, address string) (Change, error) {
 	f := Facts{Corefile: cm}
-	port, bind, err := f.place()
+	at, err := f.site()
+	var next string
+	if err == nil {
+		_, next, err = look(f.text(), at.block(address), address)
+	}
 	if err != nil {
 		return Change{}, fmt.Errorf("key %s of ConfigMap %s: %w", corefileKey, coreDNSKey, err)
 	}
-	_, next, err := look(f.text(), block(port, bind, address), address)
-	if err != nil {
-		return Change{}, fmt.Errorf("key %s of ConfigMap %s: %w", corefileKey, coreDNSKey, err)
-	}
-	if next == f.text() {
+	if next == f.text() || f.forwards(address) {
 		return Change{}, nil
 	}
 	return dataChange(cm, corefileKey, next), nil
+}
+
+// forwards reports whether the Corefile forwards the domain to the address, in whatever form.
+func (f *Facts) forwards(address string) bool {
+	parsed, err := parse(f.text())
+	s, found := parsed.domain()
+	return err == nil && found && s.forwards(address)
 }
 
 // RoleFor returns the right of the agent to repair a hook, after the admission policy that limits

@@ -93,7 +93,7 @@ func TestClusterDNS(t *testing.T) {
 	require.Empty(t, recorded)
 
 	w.join(t, same)
-	require.Contains(t, w.out.String(), "• changed ConfigMap kube-system/coredns, so that CoreDNS forwards clusterset.local:\n")
+	require.Contains(t, w.out.String(), "• changed ConfigMap kube-system/coredns, so that CoreDNS forwards ")
 	with, recorded := w.state(t)
 	require.Contains(t, with, "forward . 10.96.0.53\n")
 	require.Equal(t, string(clusterdns.Corefile), recorded)
@@ -102,7 +102,7 @@ func TestClusterDNS(t *testing.T) {
 	require.Equal(t, " ✓ CoreDNS forwards clusterset.local to the DNS servers of subctl\n", w.out.String())
 
 	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{LeaveDNS: true} })
-	require.Contains(t, w.out.String(), "• the cluster's DNS is left alone: it must forward clusterset.local to the address of")
+	require.Contains(t, w.out.String(), "• the cluster's DNS is left alone: it must forward clusterset.local to ")
 	corefile, recorded = w.state(t)
 	require.Equal(t, with, corefile)
 	require.Empty(t, recorded, "no agent repairs it")
@@ -111,7 +111,8 @@ func TestClusterDNS(t *testing.T) {
 	w.join(t, func(s *v1alpha1.SubmarinerSpec) {
 		s.CoreDNSCustomConfig = &v1alpha1.ConfigMapRef{ConfigMapName: "coredns-custom"}
 	})
-	require.Contains(t, w.out.String(), "the cluster's DNS:\n     restored ConfigMap kube-system/coredns\n • changed ConfigMap kube-system/coredns-custom")
+	require.Contains(t, w.out.String(), "the cluster's DNS:\n     restored ConfigMap kube-system/coredns\n"+
+		" • changed ConfigMap kube-system/coredns-custom")
 	corefile, recorded = w.state(t)
 	require.Equal(t, rootServer, corefile, "the stanza is in one place")
 	require.Equal(t, string(clusterdns.Custom), recorded)
@@ -136,8 +137,10 @@ func TestClusterDNSWithoutAddress(t *testing.T) {
 
 func TestDNSConfigMap(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "coredns-custom": "", "kube-system/coredns-custom": "", "a/b/c": "is not NAME or NAMESPACE/NAME of a ConfigMap",
-		"Upper": "is not NAME or NAMESPACE/NAME of a ConfigMap", "/x": "is not NAME or NAMESPACE/NAME of a ConfigMap",
+		"": "", "coredns-custom": "", "kube-system/coredns-custom": "",
+		"a/b/c": "is not NAME or NAMESPACE/NAME of a ConfigMap",
+		"Upper": "is not NAME or NAMESPACE/NAME of a ConfigMap",
+		"/x":    "is not NAME or NAMESPACE/NAME of a ConfigMap",
 	} {
 		o := Options{CoreDNSConfig: text}
 		if want == "" {

@@ -45,5 +45,6 @@ func TestUninstallRestoresTheClusterDNS(t *testing.T) {
 	})
 	require.NoError(t, j.uninstall(t))
 	require.True(t, deleted)
-	require.Contains(t, j.said.String(), "the cluster's DNS no longer forwards clusterset.local:\n     restored ConfigMap kube-system/coredns\n")
+	require.Contains(t, j.said.String(), "the cluster's DNS no longer forwards clusterset.local:\n"+
+		"     restored ConfigMap kube-system/coredns\n")
 }
