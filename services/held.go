@@ -84,7 +84,9 @@ func importOwner(o metav1.Object) *metav1.OwnerReference {
 }
 
 // ownedBy reports whether a Service is ours, and that of an import.
-func ownedBy(s *corev1.Service, i *mcsv1alpha1.ServiceImport) bool { return isOurs(s) && hasOwner(s, i.UID) }
+func ownedBy(s *corev1.Service, i *mcsv1alpha1.ServiceImport) bool {
+	return isOurs(s) && hasOwner(s, i.UID)
+}
 
 // spoiled reports whether a derived Service has got what we never give it, and what applying our
 // fields does not remove.

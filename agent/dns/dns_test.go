@@ -158,6 +158,15 @@ func TestNetworks(t *testing.T) {
 	require.Len(t, records, 200)
 }
 
+// Answers with the address of an exporter need it in memory, and nothing else of the annotations.
+func TestSliceInMemory(t *testing.T) {
+	o := newSlice("shop", "web", "west", "10.2.0.1")
+	o.Annotations = map[string]string{services.AddressAnnotation: "10.102.0.1", "example.com/other": "value"}
+	slimSlice(o)
+	require.Equal(t, map[string]string{services.AddressAnnotation: "10.102.0.1"}, o.Annotations)
+	require.Equal(t, []string{"10.2.0.1"}, o.Endpoints[0].Addresses)
+}
+
 // A connection answers many questions, also those that are sent before the answers are read.
 func TestPipelining(t *testing.T) {
 	s := newServer(t, exampleIndex(1))

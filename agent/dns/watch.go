@@ -2,6 +2,7 @@ package dns
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -162,7 +163,9 @@ func slimImport(o *mcsv1alpha1.ServiceImport) {
 
 // slimSlice does the same for an EndpointSlice.
 func slimSlice(o *discoveryv1.EndpointSlice) {
-	o.ManagedFields, o.OwnerReferences, o.Annotations = nil, nil, nil
+	o.ManagedFields = nil
+	o.OwnerReferences = nil
+	maps.DeleteFunc(o.Annotations, func(key, _ string) bool { return key != services.AddressAnnotation })
 	for i := range o.Endpoints {
 		e := &o.Endpoints[i]
 		e.DeprecatedTopology, e.NodeName, e.Zone, e.TargetRef, e.Hints = nil, nil, nil, nil, nil

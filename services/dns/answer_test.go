@@ -7,6 +7,9 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"subctl/services"
 )
 
 // shop are a Service with an address and a StatefulSet with a headless Service, each of two clusters.
@@ -161,6 +164,22 @@ additional: web.shop.svc.clusterset.local. 5 IN A 242.3.0.1
 	require.Equal(t, []string{"242.2.0.1"}, addressesIn(i.Answer(ask(question), false)))
 	i.DeleteSlice(nameOf(west))
 	require.Equal(t, "NOERROR aa\n"+negative, show(i.Answer(ask(question), false)))
+	// Slices have the exporter's address of the Service, which has the port of the Service.
+	withAddress := func(cluster, address string, endpoints ...string) *discoveryv1.EndpointSlice {
+		o := newSlice("web.shop", cluster, []string{"http/TCP/8080"}, endpoints...)
+		o.Annotations = map[string]string{services.AddressAnnotation: address}
+		return o
+	}
+	i = newIndex(true, direct(newImport("web.shop", "10.96.0.1", "http/TCP/80")), withAddress("west", "10.102.0.1", "10.2.0.1", "10.2.0.2"))
+	require.Equal(t, []string{"10.102.0.1"}, addressesIn(i.Answer(ask(question), false)))
+	require.Equal(t, []string{"10.102.0.1"}, addressesIn(i.Answer(ask("A west.web.shop.svc.clusterset.local."), false)))
+	i.SetSlice(withAddress("east", "10.101.0.1", "10.1.0.1"))
+	require.Equal(t, []string{"10.101.0.1"}, addressesIn(i.Answer(ask(question), false)))
+	i.SetSlice(withAddress("east", "10.101.0.1", "10.1.0.1!"))
+	require.Equal(t, []string{"10.102.0.1"}, addressesIn(i.Answer(ask(question), false)))
+	require.Equal(t, []string{"10.101.0.1"}, addressesIn(i.Answer(ask("A east.web.shop.svc.clusterset.local."), false)))
+	i.SetSlice(withAddress("west", "nonsense", "10.2.0.1"))
+	require.Equal(t, []string{"10.96.0.1"}, addressesIn(i.Answer(ask(question), false)))
 	// With no exporter ready, the import's own address remains.
 	i = newIndex(false, direct(newImport("web.shop", "10.96.0.1", "http/TCP/80")))
 	require.Equal(t, []string{"10.96.0.1"}, addressesIn(i.Answer(ask(question), false)))

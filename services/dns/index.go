@@ -83,8 +83,10 @@ type port struct {
 // slice is an EndpointSlice.
 type slice struct {
 	name, cluster string
-	ports         []port
-	endpoints     []endpoint
+	// address is the exporter's address of the Service; the zero Addr if it is not known.
+	address   netip.Addr
+	ports     []port
+	endpoints []endpoint
 }
 
 type endpoint struct {
@@ -283,7 +285,8 @@ func (s *service) derive(clusterID string) {
 
 // exporters returns the addresses of those exporters that are ready: of the own cluster alone if it is,
 // since clients and caches reorder addresses. Clients connect to a port of the Service, so endpoints
-// with other ports do not count, and the address of the import stands for them if it has one.
+// with other ports do not count: the exporter's address of the Service stands for them if the slice has
+// it, or else that of the import.
 func (s *service) exporters(clusterID string) []netip.Addr {
 	ready := s.endpoints(func(m member) bool { return m.ready })
 	own := ready
@@ -291,9 +294,17 @@ func (s *service) exporters(clusterID string) []netip.Addr {
 		own = s.endpoints(func(m member) bool { return m.ready && m.of.cluster == clusterID })
 	}
 	for _, members := range [][]member{own, ready} {
-		same := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return !s.spec.hasAll(m.of.ports) })
-		if len(same) > 0 {
-			return addressesOf(same)
+		var found []netip.Addr
+		for _, m := range members {
+			switch {
+			case m.of.address.IsValid():
+				found = append(found, m.of.address)
+			case s.spec.hasAll(m.of.ports):
+				found = append(found, m.address)
+			}
+		}
+		if len(found) > 0 {
+			return distinct(found)
 		}
 		if len(members) > 0 && len(s.spec.ips) > 0 {
 			break
@@ -307,11 +318,15 @@ func (i *imported) hasAll(ports []port) bool {
 	return !slices.ContainsFunc(ports, func(p port) bool { return !slices.Contains(i.ports, p) })
 }
 
-// ofCluster returns the addresses of a cluster, ready ones if there are any.
+// ofCluster returns the addresses of a cluster: its address of the Service if a slice has it, or else
+// those of endpoints, ready ones if there are any.
 func (s *service) ofCluster(cluster string) []netip.Addr {
 	found := s.endpoints(func(m member) bool { return m.ready && m.of.cluster == cluster })
 	if len(found) == 0 {
 		found = s.endpoints(func(m member) bool { return m.of.cluster == cluster })
+	}
+	if len(found) > 0 && found[0].of.address.IsValid() {
+		return []netip.Addr{found[0].of.address}
 	}
 	return addressesOf(found)
 }
@@ -341,8 +356,13 @@ func addressesOf(members []member) []netip.Addr {
 	for i, m := range members {
 		out[i] = m.address
 	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Clip(slices.Compact(out))
+	return distinct(out)
+}
+
+// distinct returns addresses sorted, each once.
+func distinct(all []netip.Addr) []netip.Addr {
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Clip(slices.Compact(all))
 }
 
 // keyOf returns the key of a Service in the index; empty if no name in DNS can stand for it.
@@ -381,6 +401,9 @@ func readSlice(o *discoveryv1.EndpointSlice) *slice {
 		return nil
 	}
 	out := &slice{name: o.Name, cluster: intern(cluster), endpoints: make([]endpoint, 0, len(o.Endpoints))}
+	if a, ok := readAddress(o.Annotations[services.AddressAnnotation]); ok {
+		out.address = a
+	}
 	for _, p := range o.Ports {
 		if p.Port == nil {
 			continue
