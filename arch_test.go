@@ -36,10 +36,10 @@ var may = map[string]string{
 	"agent/parts": "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery " +
 		"cluster cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy internal/wake",
 	"agent/mesh": "api cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane " +
-		"globalnet internal/version internal/words policy",
+		"globalnet internal/version internal/words policy services",
 	"agent/discovery": "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
 	"cluster": "api api/crds broker broker/exchange broker/trust cable/keys cluster/gatewaynodes " +
-		"dataplane internal/kube internal/version",
+		"dataplane internal/kube internal/version services",
 	"cluster/clustertest": "api cluster internal/kube",
 	"cluster/workload":    "cluster internal/kube",
 	"cluster/join": "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster " +

@@ -98,6 +98,7 @@ type agent struct {
 	fault      alarm.Alarm                  // what keeps the loop from its work
 	warned     map[string][sha256.Size]byte // digests of the messages of the conditions that are False, as they were logged
 	recent     recent                       // what report has written
+	refused    refusals                     // of what a tolerant report has written
 	pacer      pacer                        // of what report writes because of other clusters
 	targets    map[string]dataplane.Target
 	done       atomic.Int64 // when the last loop ended, Unix nanoseconds
@@ -236,6 +237,7 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	global.addTo(&snap, a.Role.GlobalWatches)
 	snap.Mislabelled = mislabelled
 	snap.Now = time.Now()
+	snap.Refused = a.refused.list(snap.Now)
 	snap.Hear(a.heard)
 	a.heard = snap.Heard
 	snap.Translator = &a.translator

@@ -21,7 +21,7 @@ func wholeCluster(r mesh.Role, kind client.Object, ours cache.ByObject) cache.By
 	switch kind.(type) {
 	case *v1alpha1.Submariner:
 		return ours
-	case *submarinerv1.Gateway:
+	case *submarinerv1.Gateway, *submarinerv1.Cluster, *v1alpha1.ExportedServices:
 		out.Namespaces = ours.Namespaces
 	}
 	return out

@@ -35,15 +35,25 @@ func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
 	}
 }
 
-// conditionsOf returns the conditions of an object that agents report; nil if it has none. Of a ServiceExport, those are left out that only say that it waits.
+// conditionsOf returns the conditions of an object that agents report; nil if it has none. Those of
+// ServiceExports and ServiceImports are left out that only tell that they wait, or that there is no conflict.
 func conditionsOf(o client.Object) []metav1.Condition {
 	switch o := o.(type) {
 	case conditioned:
 		return o.GetConditions()
 	case *mcsv1alpha1.ServiceExport:
-		return slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c metav1.Condition) bool { return mesh.Passing(c.Reason) })
+		return lasting(o.Status.Conditions)
+	case *mcsv1alpha1.ServiceImport:
+		return lasting(o.Status.Conditions)
 	}
 	return nil
+}
+
+// lasting returns the conditions of a ServiceExport or a ServiceImport that may be about a mistake.
+func lasting(all []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool {
+		return mesh.Passing(c.Reason) || c.Type == string(mcsv1alpha1.ServiceExportConditionConflict)
+	})
 }
 
 // warn writes an Event about a condition that is False.

@@ -30,7 +30,11 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 	owner := kube.FieldOwner + "-" + a.Role.Name
 	paced, again := a.pacer.due(r.Paced)
 	r.Apply = append(r.Apply, paced...)
-	err = a.each(r.Apply, func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) })
+	try := func(write func(mesh.Object) error) func(mesh.Object) error { return write }
+	if r.Tolerant {
+		try = func(write func(mesh.Object) error) func(mesh.Object) error { return a.refused.tolerate(a.Log, write) }
+	}
+	err = a.each(r.Apply, try(func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) }))
 	a.meters.reported(r, out)
 	err = errors.Join(err, a.each(r.Status, func(o mesh.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
 	if r.Again > 0 && (again == 0 || r.Again < again) {
@@ -41,7 +45,7 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		if left > 0 && (again == 0 || left < again) {
 			again = left
 		}
-		err = errors.Join(err, a.each(due, func(o mesh.Object) error { return a.recent.write(doing, o, write) }))
+		err = errors.Join(err, a.each(due, try(func(o mesh.Object) error { return a.recent.write(doing, o, write) })))
 		return due
 	}
 	once("labelling", r.Label, func(o mesh.Object) error { return a.label(ctx, o) })
@@ -52,7 +56,7 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		}
 		return nil
 	}))
-	once("deleting", r.Delete, func(o mesh.Object) error { return a.Client.Delete(ctx, o) })
+	once("deleting", r.Delete, func(o mesh.Object) error { return a.Client.Delete(ctx, o, only(o)) })
 	once("annotating", r.Annotate, func(o mesh.Object) error { return a.annotate(ctx, o) })
 	a.told = a.warnOf(r.Warn)
 	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
@@ -60,6 +64,15 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		again = loopPause
 	}
 	return again, err
+}
+
+// only restricts a deletion to the object that was seen: another one may have its name now.
+func only(o mesh.Object) client.Preconditions {
+	var p client.Preconditions
+	if uid := o.GetUID(); uid != "" {
+		p.UID = &uid
+	}
+	return p
 }
 
 // behind is the maximum age of the cache. An object that was written and has had its old state for longer was changed back by somebody, or restored together

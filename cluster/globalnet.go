@@ -10,12 +10,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	mcscrd "sigs.k8s.io/mcs-api/config/crd"
-	"sigs.k8s.io/yaml"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -37,30 +34,18 @@ func Everything() ([]client.Object, error) { return Platform{}.Everything() }
 // Everything returns all objects that a cluster on p may hold.
 func (p Platform) Everything() ([]client.Object, error) {
 	return p.Render(&v1alpha1.Submariner{
-		Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/8", Gateways: new(int32(1))},
+		Spec: v1alpha1.SubmarinerSpec{
+			GlobalCIDR: "242.0.0.0/8", Gateways: new(int32(1)), ServiceDiscoveryEnabled: true,
+		},
 	})
 }
 
-// ServiceExports returns the CRD of the Multi-Cluster Services API. A cluster may have it from others, who keep it.
-func ServiceExports() (*apiextensionsv1.CustomResourceDefinition, error) {
-	def := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(mcscrd.ServiceExportCRD, def); err != nil {
-		return nil, fmt.Errorf("reading the embedded definition of ServiceExports: %w", err)
-	}
-	def.Labels = merged(def.Labels, ours(""))
-	return def, nil
-}
-
 // globalnet returns what a cluster with a global network holds in addition.
-func globalnet(sub *v1alpha1.Submariner, p Platform) ([]client.Object, error) {
-	export, err := ServiceExports()
-	if err != nil {
-		return nil, err
-	}
+func globalnet(sub *v1alpha1.Submariner, p Platform) []client.Object {
 	memory := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GlobalnetMemory, Namespace: Namespace, Labels: ours("")}}
-	out := slices.Concat([]client.Object{export, memory}, annotationPolicy(),
+	out := slices.Concat([]client.Object{memory}, annotationPolicy(),
 		account(GlobalnetName, append(globalnetRules(), p.Use(SCCNonRoot)...), globalnetClusterRules()))
-	return append(out, globalnetAgent(sub)), nil
+	return append(out, globalnetAgent(sub))
 }
 
 // globalnetRules returns the rights of the globalnet agent in Namespace: its lease, its memory and Events.

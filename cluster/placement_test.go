@@ -30,7 +30,7 @@ func pods(t *testing.T, p cluster.Platform) map[string]corev1.PodTemplateSpec {
 	}
 	trial := cluster.Trial(clustertest.Submariner(), "n1")
 	out["trial"] = corev1.PodTemplateSpec{ObjectMeta: trial.ObjectMeta, Spec: trial.Spec}
-	require.Len(t, out, 5)
+	require.Len(t, out, 7)
 	return out
 }
 
@@ -172,6 +172,7 @@ func TestSecurityContextConstraints(t *testing.T) {
 			want = map[string][]string{
 				cluster.GatewayName: {"privileged"}, cluster.RouteAgentName: {"privileged"},
 				cluster.GatewayNodesName: {"nonroot-v2"}, cluster.GlobalnetName: {"nonroot-v2"},
+				cluster.ServiceDiscoveryName: {"nonroot-v2"}, cluster.DNSName: {"nonroot-v2"},
 			}
 		}
 		require.Equal(t, want, got)

@@ -47,11 +47,18 @@ func (p Platform) Render(sub *v1alpha1.Submariner) ([]client.Object, error) {
 	if KeepsGateways(sub) {
 		out = append(out, gatewayNodes(sub, p)...)
 	}
-	if sub.Spec.GlobalCIDR == "" {
-		return out, nil
+	shared, err := servicesDefinitions(sub)
+	if err != nil {
+		return nil, err
 	}
-	global, err := globalnet(sub, p)
-	return append(out, global...), err
+	out = append(out, shared...)
+	if sub.Spec.GlobalCIDR != "" {
+		out = append(out, globalnet(sub, p)...)
+	}
+	if sub.Spec.ServiceDiscoveryEnabled {
+		out = append(out, serviceDiscovery(sub, p)...)
+	}
+	return out, nil
 }
 
 // namespace returns the namespace, in which pods may use the network of their node. The API server

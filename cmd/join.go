@@ -112,6 +112,7 @@ func newJoin(g *globals) *cobra.Command {
 	f.UintVar(&o.GlobalnetSize, "globalnet-cluster-size", 0, "number of addresses of the global network; rounded up to a power of two (default: the broker's)")
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to join (default: "default")`)
 	o.createSets.add(c, g)
+	f.BoolVar(&o.ServiceDiscovery, "service-discovery", o.ServiceDiscovery, "export and import Services by name")
 	f.BoolVar(&o.DNS, "dns", o.DNS, "make the cluster's DNS forward the names of imported Services, or print how "+
 		"(see docs/services.md); false: leave it alone")
 	f.StringVar(&o.CoreDNSConfig, "coredns-custom-configmap", "", "ConfigMap of CoreDNS for that, NAME in kube-system "+
@@ -150,7 +151,7 @@ func newJoin(g *globals) *cobra.Command {
 		"encryption")
 	cli.GroupFlags(c, "IPsec", "nattport", "force-udp-encaps", "ipsec-debug", "preferred-server")
 	cli.GroupFlags(c, "Global network", "globalnet", "globalnet-cidr", "globalnet-cluster-size")
-	cli.GroupFlags(c, "Names of Services", "dns", "coredns-custom-configmap")
+	cli.GroupFlags(c, "Services", "service-discovery", "dns", "coredns-custom-configmap")
 	cli.GroupFlags(c, "Health check", "health-check", "health-check-interval", "health-check-max-packet-loss-count")
 	cli.Complete(c, "gateway-nodes", g.Reading(look.NodeNames))
 	cli.Complete(c, "cable-driver-config", g.Reading(func(ctx context.Context, c client.Client) ([]string, error) {

@@ -80,6 +80,8 @@ type Plan struct {
 	Addresses *Addresses
 	// GatewayNodes is what the agent that replaces gateway nodes changes; nil for other agents.
 	GatewayNodes *gatewaynodes.Plan
+	// Services holds the decisions of the agent of service discovery; nil for other agents.
+	Services *ServicePlan
 	// Label is what a route agent knows of its node's label of gateway nodes.
 	Label Label
 	// Bare is Memory.Bare for the next plan of a gateway.

@@ -47,7 +47,7 @@ type Role struct {
 func Roles() []Role { return []Role{Gateway(), Route()} }
 
 // AllRoles returns Roles, and those whose agent runs once in a cluster.
-func AllRoles() []Role { return append(Roles(), Globalnet(), GatewayNodes()) }
+func AllRoles() []Role { return append(Roles(), Globalnet(), GatewayNodes(), Services()) }
 
 // Nodeless reports whether the agent of a role accesses no kernel: it may run on any node.
 func (r Role) Nodeless() bool { return r.Owner.Name == "" }
@@ -74,6 +74,7 @@ const (
 
 	Allocations Part = "allocations" // remembers global addresses, and that one agent allocates them
 	Leader      Part = "leader"      // ensures that one agent of several of a cluster acts
+	Discoverer  Part = "discoverer"  // ensures that one agent of service discovery acts, and remembers who is reachable
 )
 
 // ExchangeStatus is the state of the exchange with the broker.
@@ -90,6 +91,9 @@ type Report struct {
 	Apply, Delete []Object
 	// Paced are objects to apply, unless other clusters have made the agent write them too often.
 	Paced []Paced
+	// Tolerant specifies that a write that the API server refuses is no fault of the loop: other writes are
+	// made, and Snapshot.Refused has it.
+	Tolerant bool
 	// Status are objects whose status is applied, as far as it is set.
 	Status []Object
 	// UpdateStatus are objects whose status is replaced. An object that somebody else has changed since it was

@@ -82,6 +82,10 @@ type Snapshot struct {
 	Allocated *globalnet.Memory
 	// Lacking is Addresses.Lacking of the last plan.
 	Lacking map[types.UID]time.Time
+	// Reach is ServicePlan.Reach of the last plan.
+	Reach Reach
+	// Refused are writes of this agent that the API server has refused: see Report.Tolerant.
+	Refused Refused
 	// Forwarded is the result of the last Plan.Forward; the zero value if it is not known.
 	Forwarded dataplane.Forwarded
 	// NotRunning names the agents of this cluster that do not run; empty if all do, or if it is not known.

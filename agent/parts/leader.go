@@ -28,8 +28,8 @@ type leader struct {
 	leading     atomic.Pointer[context.Context] // done when the lease is lost; nil: another agent has it
 }
 
-// gatewayNodesLease lets another agent take over within 12 s of a crash.
-var gatewayNodesLease = Lease{Duration: 10 * time.Second, Renew: 7 * time.Second, Retry: 2 * time.Second}
+// quickLease lets another agent take over within 12 s of a crash.
+var quickLease = Lease{Duration: 10 * time.Second, Renew: 7 * time.Second, Retry: 2 * time.Second}
 
 // newLeader returns the leader among the agents that replace gateway nodes.
 func newLeader(o Options) (*leader, error) {
@@ -38,7 +38,7 @@ func newLeader(o Options) (*leader, error) {
 		return nil, err
 	}
 	return &leader{
-		lease: submarinerv1.GatewayNodesLease, timing: gatewayNodesLease, node: o.Node, client: c, nudge: o.Nudge,
+		lease: submarinerv1.GatewayNodesLease, timing: quickLease, node: o.Node, client: c, nudge: o.Nudge,
 		consequence: "another agent may replace gateway nodes",
 	}, nil
 }

@@ -10,7 +10,7 @@ import (
 // and the role admin the rights of edit.
 const (
 	group            = "submariner.io"
-	servicesGroup      = "multicluster.x-k8s.io"
+	servicesGroup    = "multicluster.x-k8s.io"
 	aggregateToView  = rbacv1.GroupName + "/aggregate-to-view"
 	aggregateToEdit  = rbacv1.GroupName + "/aggregate-to-edit"
 	aggregateToAdmin = rbacv1.GroupName + "/aggregate-to-admin"

@@ -23,9 +23,12 @@ func checkRights(r request) ([]string, error) {
 }
 
 // deniedRights returns the rights that the user lacks to join, and the further ones that the user lacks if the cluster gets
-// a global network.
-func deniedRights(ctx context.Context, s cluster.Side, p cluster.Platform) (always, global []kube.Right, err error) {
-	everything, err := p.Everything()
+// a global network. services specifies whether it is to have service discovery.
+func deniedRights(ctx context.Context, s cluster.Side, p cluster.Platform, services bool) (always, global []kube.Right, err error) {
+	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{
+		Gateways: new(int32(1)), ServiceDiscoveryEnabled: services, GlobalCIDR: "242.0.0.0/8",
+	}}
+	everything, err := p.Render(sub)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -33,7 +36,8 @@ func deniedRights(ctx context.Context, s cluster.Side, p cluster.Platform) (alwa
 	if err != nil || len(all) == 0 {
 		return nil, nil, err
 	}
-	objs, err := p.Render(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{Gateways: new(int32(1))}})
+	sub.Spec.GlobalCIDR = ""
+	objs, err := p.Render(sub)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -62,7 +62,7 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 	if f.Platform.SCC, err = cluster.HasSCC(s); err != nil {
 		return nil, err
 	}
-	if f.Denied, f.GlobalnetDenied, err = deniedRights(ctx, s, f.Platform); err != nil {
+	if f.Denied, f.GlobalnetDenied, err = deniedRights(ctx, s, f.Platform, o.ServiceDiscovery); err != nil {
 		return nil, err
 	}
 	if len(f.Denied) > 0 {

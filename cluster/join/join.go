@@ -113,6 +113,9 @@ func (j *Operation) run(ctx context.Context) error {
 	if err := j.removeGatewayNodes(ctx); err != nil {
 		return err
 	}
+	if err := j.removeServices(ctx); err != nil {
+		return err
+	}
 
 	for _, node := range j.Plan.Gateways {
 		if err := labelGateway(ctx, j.Member, node); err != nil {
@@ -156,17 +159,35 @@ func (j *Operation) install(ctx context.Context, objs []client.Object, secretsCh
 	return kube.Install(ctx, j.Member.Client, kube.FieldOwner, objs, nil)
 }
 
-// withoutTheirs returns the objects without the definition of ServiceExports if somebody else has installed that: they keep it.
+// withoutTheirs returns the objects without the definitions of the Multi-Cluster Services API that somebody
+// else has installed: they keep theirs.
 func (j *Operation) withoutTheirs(ctx context.Context, objs []client.Object) ([]client.Object, error) {
-	i := slices.IndexFunc(objs, func(o client.Object) bool { return o.GetName() == mcsv1alpha1.ServiceExportFullName })
-	if i < 0 {
-		return objs, nil
+	var out []client.Object
+	for _, obj := range objs {
+		if !cluster.IsServicesDefinition(obj.GetName()) {
+			out = append(out, obj)
+			continue
+		}
+		found, err := kube.Optional(ctx, j.Member, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(obj))
+		if err != nil {
+			return nil, err
+		}
+		if found == nil || cluster.IsOurs(found.Labels) {
+			out = append(out, obj)
+		} else if !serves(found, mcsv1alpha1.GroupVersion.Version) {
+			return nil, fmt.Errorf("the CustomResourceDefinition %s of another program does not serve version %s, which "+
+				"service discovery needs: let that program install a version of the Multi-Cluster Services API that "+
+				"does, or join with --service-discovery=false", found.Name, mcsv1alpha1.GroupVersion.Version)
+		}
 	}
-	found, err := kube.Optional(ctx, j.Member, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(objs[i]))
-	if err != nil || found == nil || cluster.IsOurs(found.Labels) {
-		return objs, err
-	}
-	return slices.Delete(slices.Clone(objs), i, i+1), nil
+	return out, nil
+}
+
+// serves reports whether the API server serves a version of a kind.
+func serves(def *apiextensionsv1.CustomResourceDefinition, version string) bool {
+	return slices.ContainsFunc(def.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == version && v.Served
+	})
 }
 
 // reread makes the gateways of a cluster that has joined before read its Secrets again.

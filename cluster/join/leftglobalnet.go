@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
@@ -117,8 +116,8 @@ func (j *Operation) left(ctx context.Context, agent, leaseName string) ([]client
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName, Namespace: cluster.Namespace}}
 	var left []client.Object
 	for _, obj := range append([]client.Object{lease}, everything...) {
-		if keep[name(obj)] || obj.GetName() == mcsv1alpha1.ServiceExportFullName ||
-			(obj.GetName() == cluster.GatewayNodesName) != (agent == cluster.GatewayNodesName) {
+		if keep[name(obj)] || cluster.IsServicesDefinition(obj.GetName()) ||
+			obj != client.Object(lease) && agentOf(obj) != agent {
 			continue
 		}
 		found, err := kube.Optional(ctx, j.Member, obj, client.ObjectKeyFromObject(obj))
@@ -130,6 +129,17 @@ func (j *Operation) left(ctx context.Context, agent, leaseName string) ([]client
 		}
 	}
 	return left, nil
+}
+
+// agentOf returns the name of the agent that an object is for, of those that act for the whole cluster.
+func agentOf(obj client.Object) string {
+	switch name := obj.GetName(); name {
+	case cluster.GatewayNodesName, cluster.ServiceDiscoveryName:
+		return name
+	case cluster.DNSName:
+		return cluster.ServiceDiscoveryName
+	}
+	return cluster.GlobalnetName
 }
 
 // awaitRelease waits until no object has a global address. It returns an object that still has one after releaseLimit; empty if

@@ -57,6 +57,8 @@ type Options struct {
 	GlobalnetCIDR string
 	GlobalnetSize uint
 	ClusterSets   []string // empty: "default"
+	// ServiceDiscovery specifies whether the cluster exports and imports Services by name.
+	ServiceDiscovery bool
 	// DNS specifies whether join makes the cluster's DNS forward names of imported Services.
 	// CoreDNSConfig names the ConfigMap in which it does: NAME, or NAMESPACE/NAME; empty: it finds out.
 	DNS           bool
@@ -92,7 +94,7 @@ type Options struct {
 // default driver does not work through NAT.
 func DefaultOptions() Options {
 	return Options{
-		NATTPort: dataplane.IPsecPort, LabelGateway: true, Globalnet: true, DNS: true,
+		NATTPort: dataplane.IPsecPort, LabelGateway: true, Globalnet: true, ServiceDiscovery: true, DNS: true,
 		HealthCheck: true, HealthCheckInterval: v1alpha1.DefaultHealthCheckInterval, HealthCheckMaxLoss: v1alpha1.DefaultMaxPacketLossCount,
 	}
 }

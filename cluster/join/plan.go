@@ -185,6 +185,10 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	}
 	spec.MultiActiveGatewayEnabled = r.MultiActiveGateway
 	spec.Gateways = r.keptGateways()
+	spec.ServiceDiscoveryEnabled = r.ServiceDiscovery
+	if spec.ServiceDiscovery == nil {
+		spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{} // see settings
+	}
 	r.dnsFields(&spec)
 	if len(r.GatewayNodes) > 0 {
 		spec.GatewayNodes = slices.Compact(slices.Sorted(slices.Values(r.GatewayNodes)))

@@ -81,7 +81,8 @@ func TestRejectionIsFoundFirst(t *testing.T) {
 	pods := &corev1.PodList{}
 	require.NoError(t, c.List(t.Context(), pods, client.InNamespace(cluster.Namespace)))
 	for _, pod := range pods.Items {
-		require.Equal(t, cluster.GatewayNodesName, pod.Labels["app"], "no trial was created")
+		require.Contains(t, []string{cluster.GatewayNodesName, cluster.ServiceDiscoveryName, cluster.DNSName},
+			pod.Labels["app"], "no trial was created")
 	}
 	ds := &appsv1.DaemonSet{}
 	require.NoError(t,

@@ -45,6 +45,11 @@ var settings = []setting{
 	}},
 	{"cluster-labels", "clusterLabels", func(o *Options, s *v1alpha1.Submariner) { o.Labels = s.ClusterLabels() }},
 	{"clusterset", "clusterSets", func(o *Options, s *v1alpha1.Submariner) { o.ClusterSets = s.Spec.ClusterSets }},
+	{"service-discovery", "serviceDiscoveryEnabled", func(o *Options, s *v1alpha1.Submariner) {
+		if s.Spec.ServiceDiscovery != nil { // an earlier version of subctl has recorded nothing
+			o.ServiceDiscovery = s.Spec.ServiceDiscoveryEnabled
+		}
+	}},
 	{"dns", "serviceDiscovery.leaveDNS", func(o *Options, s *v1alpha1.Submariner) { o.DNS = !leavesDNS(s) }},
 	{"coredns-custom-configmap", "coreDNSCustomConfig", func(o *Options, s *v1alpha1.Submariner) {
 		o.CoreDNSConfig = dnsRefText(s.Spec.CoreDNSCustomConfig)

@@ -43,7 +43,7 @@ type BrokerRemains struct {
 	// Global are admission policies and their bindings; and ClusterRoles, unless Kept.
 	Global []client.Object
 	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted, Exports why the
-	// CRD of ServiceExports is not.
+	// CRDs of the Multi-Cluster Services API are not.
 	Definitions   []*apiextensionsv1.CustomResourceDefinition
 	Kept, Exports string
 }
@@ -144,11 +144,11 @@ func (r *BrokerRemains) readDefinitions(ctx context.Context, c client.Client) er
 		r.Definitions = nil
 		return err
 	}
-	exports, kept, err := exportsDefinition(ctx, c)
+	ours, kept, err := servicesDefinitions(ctx, c)
 	if err != nil {
 		return err
 	}
-	r.Definitions, r.Exports = append(r.Definitions, exports...), kept
+	r.Definitions, r.Exports = append(r.Definitions, ours...), kept
 	roles, err := userRoles(ctx, c)
 	r.Global = append(r.Global, roles...)
 	return err
@@ -229,11 +229,14 @@ func CheckBrokerRights(ctx context.Context, s cluster.Side, base string) error {
 		// Which are deleted with their namespace; of others, only the names are known later.
 		return o.GetNamespace() != "" || ns
 	})
-	exports, err := cluster.ServiceExports()
+	services, err := ownServicesDefinitions()
 	if err != nil {
 		return err
 	}
-	needed, err := kube.ObjectRights(s.Scheme(), append(objs, exports), "get", "delete")
+	for _, def := range services {
+		objs = append(objs, def)
+	}
+	needed, err := kube.ObjectRights(s.Scheme(), objs, "get", "delete")
 	if err != nil {
 		return err
 	}
@@ -241,7 +244,7 @@ func CheckBrokerRights(ctx context.Context, s cluster.Side, base string) error {
 	if err != nil {
 		return err
 	}
-	for _, def := range append(all, exports) {
+	for _, def := range append(all, services...) {
 		needed = append(needed, kube.NewRight("list", def.Spec.Group, def.Spec.Names.Plural, ""))
 	}
 	for _, verb := range []string{"list", "get", "delete"} {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/api/crds"
 	"subctl/cluster"
@@ -29,17 +31,17 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	exports, kept, err := exportsDefinition(ctx, c)
+	ours, kept, err := servicesDefinitions(ctx, c)
 	if err != nil {
 		return err
 	}
-	if r.Kept != "" { // the definition of ServiceExports is one of them
+	if r.Kept != "" { // these definitions are among them
 		r.Definitions = nil
 		r.Global = slices.DeleteFunc(r.Global, func(o client.Object) bool { return crds.IsUserRole(o.GetName()) })
 		return nil
 	}
 	r.Addresses = 0 // they go with their definitions
-	r.Definitions, r.Exports = append(r.Definitions, exports...), kept
+	r.Definitions, r.Exports = append(r.Definitions, ours...), kept
 	return r.readUserRoles(ctx, c)
 }
 
@@ -125,26 +127,47 @@ func kindOf(def *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionKi
 	return schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}
 }
 
-// exportsDefinition returns the definition of ServiceExports, if join has made it, or why it is
-// kept: somebody exports a Service. Others may use it, too.
-func exportsDefinition(
+// servicesDefinitions returns the definitions of the Multi-Cluster Services API that join has made, and why
+// others of them are kept: somebody exports a Service, or another program imports some.
+func servicesDefinitions(
 	ctx context.Context, c client.Client,
 ) (ours []*apiextensionsv1.CustomResourceDefinition, kept string, err error) {
-	def, err := cluster.ServiceExports()
+	all, err := ownServicesDefinitions()
 	if err != nil {
 		return nil, "", err
 	}
-	found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
-	if err != nil || found == nil || !cluster.IsOurs(found.Labels) {
-		return nil, "", err
+	var reasons []string
+	for _, def := range all {
+		found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
+		if err != nil {
+			return nil, "", err
+		}
+		if found == nil || !cluster.IsOurs(found.Labels) {
+			continue
+		}
+		objects, err := kube.ListMetadata(ctx, c, kindOf(def), "")
+		if err != nil {
+			return nil, "", err
+		}
+		objects = slices.DeleteFunc(objects, func(o metav1.PartialObjectMetadata) bool {
+			return def.Spec.Names.Kind == mcsv1alpha1.ServiceImportKindName && cluster.IsOurs(o.Labels)
+		})
+		if len(objects) == 0 {
+			ours = append(ours, found)
+			continue
+		}
+		reasons = append(reasons, fmt.Sprintf("CustomResourceDefinition %s, as %s %s/%s exists", found.Name,
+			def.Spec.Names.Kind, objects[0].Namespace, objects[0].Name))
 	}
-	exports, err := kube.ListMetadata(ctx, c, kindOf(def), "")
+	return ours, strings.Join(reasons, " and "), nil
+}
+
+// ownServicesDefinitions returns the definitions of the Multi-Cluster Services API as join makes them.
+func ownServicesDefinitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	exports, err := cluster.ServiceExports()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if len(exports) > 0 {
-		return nil, fmt.Sprintf("CustomResourceDefinition %s, as ServiceExport %s/%s exists", found.Name,
-			exports[0].Namespace, exports[0].Name), nil
-	}
-	return []*apiextensionsv1.CustomResourceDefinition{found}, "", nil
+	imports, err := cluster.ServiceImports()
+	return []*apiextensionsv1.CustomResourceDefinition{exports, imports}, err
 }

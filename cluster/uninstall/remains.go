@@ -37,17 +37,19 @@ type Remains struct {
 	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
 	Kept        string
-	// Exports names the CRD of ServiceExports and explains why uninstall does not delete it. It is empty if uninstall deletes the CRD, or
-	// finds none of ours.
+	// Exports names the CRDs of the Multi-Cluster Services API that uninstall does not delete, and explains why. It is
+	// empty if it deletes all of ours.
 	Exports string
 	// Addresses is the number of objects for global addresses that the globalnet agent has made, if the CRDs are kept.
 	Addresses int
+	// Imports is the number of objects that stand for imported Services.
+	Imports int
 }
 
 // Empty reports whether there is nothing to uninstall.
 func (r *Remains) Empty() bool {
 	return r.Submariner == nil && len(r.Namespaced) == 0 && r.Namespace == nil && len(r.Global) == 0 && len(r.Nodes) == 0 &&
-		len(r.Drained) == 0 && len(r.Definitions) == 0 && r.Addresses == 0
+		len(r.Drained) == 0 && len(r.Definitions) == 0 && r.Addresses == 0 && r.Imports == 0
 }
 
 // ReadRemains finds the objects that join created in a cluster.
@@ -80,6 +82,9 @@ func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
 		if _, drained := n.Annotations[submarinerv1.DrainAnnotation]; drained {
 			r.Drained = append(r.Drained, n.Name)
 		}
+	}
+	if err := r.readImports(ctx, c); err != nil {
+		return nil, err
 	}
 	return r, r.readDefinitions(ctx, c)
 }
@@ -161,6 +166,9 @@ func (r *Remains) Lines(c client.Client) []string {
 	}
 	if r.Addresses > 0 {
 		out = append(out, "delete "+words.Count(r.Addresses, "object")+" that the globalnet agent has made")
+	}
+	if r.Imports > 0 {
+		out = append(out, "delete "+words.Count(r.Imports, "object")+" that stand for imported Services")
 	}
 	if r.globalnet() {
 		out = append(out, "remove annotation "+submarinerv1.GlobalIPAnnotation+" of pods and Services")

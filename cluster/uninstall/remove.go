@@ -34,6 +34,9 @@ func (u *Operation) remove(ctx context.Context, r *Remains, dirty []string) erro
 	if err := u.removeAnnotations(ctx, r); err != nil {
 		return err
 	}
+	if err := u.removeImports(ctx); err != nil {
+		return err
+	}
 	for _, kind := range writtenKinds() {
 		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(cluster.Namespace)); err != nil && !kube.NotThere(err) {
 			return fmt.Errorf("deleting the objects of the agents: %w", err)
@@ -127,7 +130,7 @@ func (u *Operation) removeLeases(ctx context.Context) error {
 	}
 	for _, l := range leases.Items {
 		if l.Name == submarinerv1.GatewayLease || l.Name == submarinerv1.GlobalnetLease ||
-			l.Name == submarinerv1.GatewayNodesLease || strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
+			l.Name == submarinerv1.GatewayNodesLease || l.Name == submarinerv1.ServicesLease || strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
 			if err := u.delete(ctx, &l); err != nil {
 				return err
 			}

@@ -59,11 +59,18 @@ func rights(scheme *runtime.Scheme) ([]kube.Right, error) {
 	for _, def := range definitions {
 		out = append(out, kube.NewRight("list", def.Spec.Group, def.Spec.Names.Plural, ""))
 	}
-	exports, err := cluster.ServiceExports()
+	services, err := ownServicesDefinitions()
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, kube.NewRight("list", exports.Spec.Group, exports.Spec.Names.Plural, ""))
+	for _, def := range services {
+		out = append(out, kube.NewRight("list", def.Spec.Group, def.Spec.Names.Plural, ""))
+	}
+	for _, k := range importedKinds() {
+		for _, verb := range []string{"list", "deletecollection"} {
+			out = append(out, kube.NewRight(verb, k.kind.Group, kube.Resource(k.kind), ""))
+		}
+	}
 	return append(out,
 		kube.NewRight("list", coordinationv1.GroupName, "leases", cluster.Namespace), kube.NewRight("delete", coordinationv1.GroupName, "leases", cluster.Namespace),
 		kube.NewRight("patch", v1alpha1.GroupVersion.Group, "submariners", cluster.Namespace),

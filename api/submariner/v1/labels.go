@@ -64,6 +64,8 @@ const (
 	GlobalnetMemory = "submariner-globalnet-memory"
 	// GatewayNodesLease is the name of the Lease of the agent that replaces gateway nodes.
 	GatewayNodesLease = "submariner-gateway-nodes-lock"
+	// ServicesLease is the name of the Lease of the agent of service discovery.
+	ServicesLease = "submariner-service-discovery-lock"
 )
 
 // LeaseHolder returns the name of a node's gateway on GatewayLease (upstream's format), and on

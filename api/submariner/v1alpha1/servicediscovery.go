@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "slices"
+
 // Annotations of ServiceExports.
 const (
 	// SpreadAnnotation with the value "true" spreads connections over the endpoints of all clusters
@@ -35,6 +37,16 @@ type ServiceDiscoverySpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Imports []ImportRule `json:"imports,omitempty"`
+}
+
+// NamedNamespaces returns the patterns of namespaces that the settings name, to export from them or to
+// import into them. Others of Kubernetes, OpenShift and subctl take no part.
+func (s ServiceDiscoverySpec) NamedNamespaces() []string {
+	out := slices.Clone(s.ExportNamespaces)
+	for _, rule := range s.Imports {
+		out = append(out, rule.Namespaces...)
+	}
+	return out
 }
 
 // ImportRule lists the clusters from which some Services are imported.

@@ -1,0 +1,290 @@
+package mesh
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/dataplane"
+	"subctl/services"
+)
+
+// Services is the role of the agent of service discovery: it writes the pages of what its cluster
+// exports, and makes ServiceImports, derived Services and EndpointSlices of what other clusters
+// export. One agent of a cluster does so, on any node. It accesses no kernel.
+func Services() Role {
+	return Role{
+		Name: "services", MetricsPort: dataplane.ServicesMetricsPort, ProbePort: dataplane.ServicesProbePort,
+		Resync: time.Minute,
+		Watches: []Object{
+			&v1alpha1.Submariner{}, &submarinerv1.Cluster{}, &submarinerv1.Gateway{}, &corev1.Node{}, &corev1.Namespace{},
+			&corev1.Service{}, &discoveryv1.EndpointSlice{}, &mcsv1alpha1.ServiceExport{}, &mcsv1alpha1.ServiceImport{},
+			&v1alpha1.ExportedServices{}, &submarinerv1.GlobalIngressIP{},
+		},
+		Slim:   slimForServices,
+		Parts:  []Part{Discoverer},
+		Plan:   planServices,
+		Report: reportServices,
+	}
+}
+
+// ServicePlan holds the decisions of the agent of service discovery.
+type ServicePlan struct {
+	// Reach is what the next plan has to know of connections to other clusters.
+	Reach Reach
+
+	// pages are those that the cluster should have, and spare are others of its own.
+	pages []*v1alpha1.ExportedServices
+	spare []*v1alpha1.ExportedServices
+	// exports are the results for ServiceExports. They lose our conditions if the cluster leaves.
+	exports []services.Exported
+	leaving bool
+	global  bool
+
+	imported services.Imported
+}
+
+// planServices decides what the cluster exports, and what it imports. The kernel of the node holds
+// nothing of it.
+func planServices(s Snapshot) (Plan, error) {
+	sub := s.submariner()
+	if sub == nil {
+		return Plan{}, ErrNotJoined
+	}
+	p := Plan{State: dataplane.State{}, Services: &ServicePlan{global: sub.Spec.GlobalCIDR != ""}}
+	if sub.DeletionTimestamp != nil || !sub.Spec.ServiceDiscoveryEnabled {
+		p.Services.leave(s, sub.Spec.ClusterID)
+		return p, nil
+	}
+	own, err := serviceNetworksOf(s, sub)
+	if err != nil {
+		return Plan{}, err
+	}
+	return p, p.discover(s, sub, own)
+}
+
+// discover fills in what the cluster exports and imports.
+func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetworks) error {
+	d, spec := p.Services, sub.Spec
+	var settings v1alpha1.ServiceDiscoverySpec
+	if spec.ServiceDiscovery != nil {
+		settings = *spec.ServiceDiscovery
+	}
+	members := membersOf(s, spec.ClusterID)
+	d.Reach, p.Again = s.Reach.next(s, members)
+	for i := range members {
+		members[i].Unreachable = d.Reach[members[i].ID].unreachable
+	}
+	source := services.Source{
+		ClusterID: spec.ClusterID, Exports: List[*mcsv1alpha1.ServiceExport](s), Services: List[*corev1.Service](s),
+		Slices:         List[*discoveryv1.EndpointSlice](s),
+		GlobalNetworks: own.global, Ingress: List[*submarinerv1.GlobalIngressIP](s),
+		PodNetworks: own.pods, ServiceNetworks: own.services, Readers: len(members),
+		MayExport: func(namespace string) bool { return mayExport(settings.ExportNamespaces, namespace) },
+	}
+	d.exports = services.Export(source)
+	view := services.View{
+		ClusterID: spec.ClusterID, Members: members, Namespaces: namespacesOf(s), Forbidden: own.forbidden(s),
+		Zones: zonesOf(s), Hints: followsHints(sub), Rules: settings.Imports, Direct: settings.Direct,
+		MayExport: func(namespace string) bool { return mayImport(settings, namespace) },
+		Imports:   List[*mcsv1alpha1.ServiceImport](s), Services: source.Services,
+		Slices: slices.DeleteFunc(List[*discoveryv1.EndpointSlice](s), func(e *discoveryv1.EndpointSlice) bool {
+			return e.Labels[mcsv1alpha1.LabelServiceName] == ""
+		}),
+	}
+	var records []v1alpha1.ExportedService
+	for _, e := range d.exports {
+		if e.Record != nil {
+			records = append(records, *e.Record)
+			view.Own = append(view.Own, *e.Local)
+		}
+	}
+	d.imported = services.Import(view)
+	if len(d.imported.Conflicts) > 0 { // exports are needed to find them, and show them
+		source.Conflicts = d.imported.Conflicts
+		d.exports = services.Export(source)
+	}
+	d.paginate(s, spec.ClusterID, records)
+	return nil
+}
+
+// mayExport reports whether patterns allow exports from a namespace: names, or prefixes that end in "*".
+// No patterns allow all but the namespaces of Kubernetes, of OpenShift and of subctl.
+func mayExport(patterns []string, namespace string) bool {
+	matches := func(pattern string) bool {
+		prefix, is := strings.CutSuffix(pattern, "*")
+		return is && strings.HasPrefix(namespace, prefix) || pattern == namespace
+	}
+	if len(patterns) == 0 {
+		return !slices.ContainsFunc([]string{"kube-*", "openshift-*", "submariner-*"}, matches)
+	}
+	return slices.ContainsFunc(patterns, matches)
+}
+
+// mayImport reports whether Services of a namespace may be imported: from the namespaces of Kubernetes, of
+// OpenShift and of subctl only if the settings of this cluster name them.
+func mayImport(settings v1alpha1.ServiceDiscoverySpec, namespace string) bool {
+	named := settings.NamedNamespaces()
+	return mayExport(nil, namespace) || len(named) > 0 && mayExport(named, namespace)
+}
+
+// paginate puts records into pages. An export whose record has no place is not Ready.
+func (d *ServicePlan) paginate(s Snapshot, clusterID string, records []v1alpha1.ExportedService) {
+	have := ownPages(s, clusterID)
+	var left []types.NamespacedName
+	d.pages, left = services.Pages(clusterID, have, records)
+	wanted := map[string]bool{}
+	for _, page := range d.pages {
+		wanted[page.Name] = true
+	}
+	d.spare = slices.DeleteFunc(have, func(page *v1alpha1.ExportedServices) bool { return wanted[page.Name] })
+	for i := range d.exports {
+		if slices.Contains(left, KeyOf(d.exports[i].Export)) {
+			d.exports[i].Conditions = withoutPlace(d.exports[i].Conditions)
+		}
+	}
+}
+
+// leave ends what the cluster exports and imports. An empty page remains, so that no other cluster takes
+// older pages for the present ones.
+func (d *ServicePlan) leave(s Snapshot, clusterID string) {
+	d.leaving = true
+	d.paginate(s, clusterID, nil)
+	for _, e := range List[*mcsv1alpha1.ServiceExport](s) {
+		d.exports = append(d.exports, services.Exported{Export: e})
+	}
+	for _, e := range List[*discoveryv1.EndpointSlice](s) {
+		if e.Labels[discoveryv1.LabelManagedBy] == services.ManagedBy {
+			d.imported.Delete = append(d.imported.Delete, e)
+		}
+	}
+	for _, v := range List[*corev1.Service](s) {
+		if v.Labels[mcsv1alpha1.LabelServiceName] != "" && IsOurs(v) {
+			d.imported.Delete = append(d.imported.Delete, v)
+		}
+	}
+	for _, i := range List[*mcsv1alpha1.ServiceImport](s) {
+		if IsOurs(i) {
+			d.imported.Delete = append(d.imported.Delete, i)
+		}
+	}
+	d.imported.Delete = slices.DeleteFunc(d.imported.Delete, isBeingDeleted)
+}
+
+// ownPages returns the pages of this cluster, with and without the label of copies.
+func ownPages(s Snapshot, clusterID string) []*v1alpha1.ExportedServices {
+	return slices.DeleteFunc(List[*v1alpha1.ExportedServices](s), func(page *v1alpha1.ExportedServices) bool {
+		_, is := v1alpha1.ExportedServicesPage(clusterID, page.Name)
+		return !is || submarinerv1.IsCopy(page) || page.DeletionTimestamp != nil
+	})
+}
+
+// membersOf returns the other clusters whose Cluster objects are here, with copies of their pages.
+func membersOf(s Snapshot, clusterID string) []services.Member {
+	pages := map[string][]*v1alpha1.ExportedServices{}
+	for _, page := range List[*v1alpha1.ExportedServices](s) {
+		if submarinerv1.IsCopy(page) && page.Labels[submarinerv1.ClusterIDLabel] == page.Spec.ClusterID {
+			pages[page.Spec.ClusterID] = append(pages[page.Spec.ClusterID], page)
+		}
+	}
+	var out []services.Member
+	for _, c := range List[*submarinerv1.Cluster](s) {
+		id := c.Spec.ClusterID
+		if id == clusterID || c.Labels[submarinerv1.ClusterIDLabel] != id {
+			continue
+		}
+		out = append(out, services.Member{
+			ID: id, Pages: pages[id],
+			PodNetworks: prefixes(c.Spec.ClusterCIDR), ServiceNetworks: prefixes(c.Spec.ServiceCIDR),
+			GlobalNetworks: prefixes(c.Spec.GlobalCIDR),
+		})
+	}
+	return out
+}
+
+// prefixes parses the networks that a cluster announces, and leaves out what is none.
+func prefixes(list []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range list {
+		if n, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, n.Masked())
+		}
+	}
+	return out
+}
+
+// serviceNetworks are the networks of this cluster.
+type serviceNetworks struct{ pods, services, global []netip.Prefix }
+
+// serviceNetworksOf returns the networks of this cluster: those that it announces, or that join has found as
+// long as there is no Cluster object.
+func serviceNetworksOf(s Snapshot, sub *v1alpha1.Submariner) (serviceNetworks, error) {
+	var n serviceNetworks
+	var err error
+	if n.pods, err = parseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR); err != nil {
+		return n, err
+	}
+	if n.services, err = parseCIDRs("serviceCIDR", sub.Spec.ServiceCIDR); err != nil {
+		return n, err
+	}
+	if sub.Spec.GlobalCIDR != "" {
+		if n.global, err = parseCIDRs("globalCIDR", sub.Spec.GlobalCIDR); err != nil {
+			return n, err
+		}
+	}
+	for _, c := range List[*submarinerv1.Cluster](s) {
+		if c.Name == sub.Spec.ClusterID && !submarinerv1.IsCopy(c) {
+			n.pods = append(n.pods, prefixes(c.Spec.ClusterCIDR)...)
+			n.services = append(n.services, prefixes(c.Spec.ServiceCIDR)...)
+		}
+	}
+	return n, nil
+}
+
+// forbidden returns where no other cluster has endpoints: in the networks of this cluster, and at its
+// nodes.
+func (n serviceNetworks) forbidden(s Snapshot) []netip.Prefix {
+	out := slices.Concat(n.pods, n.services, n.global)
+	for _, node := range List[*corev1.Node](s) {
+		for _, a := range node.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil {
+				out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}
+
+// namespacesOf returns the names of the namespaces in which objects can be made.
+func namespacesOf(s Snapshot) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range List[*corev1.Namespace](s) {
+		out[n.Name] = n.DeletionTimestamp == nil
+	}
+	return out
+}
+
+// zonesOf returns the zones of the nodes, sorted; "" stands for nodes without one.
+func zonesOf(s Snapshot) []string {
+	var out []string
+	for _, n := range List[*corev1.Node](s) {
+		out = append(out, n.Labels[corev1.LabelTopologyZone])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// followsHints reports whether what stands for kube-proxy follows the zone hints of EndpointSlices.
+// Cilium does so only with loadBalancer.serviceTopology, and OVN-Kubernetes does not.
+func followsHints(sub *v1alpha1.Submariner) bool {
+	return sub.Status.NetworkPlugin != v1alpha1.Cilium && sub.Status.NetworkPlugin != v1alpha1.OVNKubernetes
+}

@@ -1,0 +1,228 @@
+package mesh
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"subctl/api/submariner/v1alpha1"
+)
+
+// Reasons of conditions that the Multi-Cluster Services API does not have.
+const (
+	// ReasonTooMany is the reason of the condition Ready of a ServiceExport that has no place in the pages
+	// of its cluster.
+	ReasonTooMany = "TooManyExports"
+	// ReasonRefused is the reason of the condition Ready of a ServiceImport whose derived Service the API
+	// server refuses.
+	ReasonRefused = "ServiceRefused"
+)
+
+// withoutPlace returns the conditions of a ServiceExport whose record is in no page.
+func withoutPlace(conditions []metav1.Condition) []metav1.Condition {
+	out := slices.Clone(conditions)
+	for i := range out {
+		if out[i].Type == string(mcsv1alpha1.ServiceExportConditionReady) {
+			out[i].Status, out[i].Reason = metav1.ConditionFalse, ReasonTooMany
+			out[i].Message = fmt.Sprintf("the cluster exports more than its %d pages hold, older exports first: "+
+				"export fewer Services, or with fewer labels and annotations", v1alpha1.MaxExportPages)
+		}
+	}
+	return out
+}
+
+// reportServices returns the objects to write, at most maxWrites without pages. What takes endpoints
+// out of use comes first.
+func reportServices(s Snapshot, p Plan, o Outcome) Report {
+	r := Report{Tolerant: true}
+	d := p.Services
+	if d == nil || o.failure() != nil {
+		return r
+	}
+	d.reportPages(&r, s)
+	w := writes{s: s, left: maxWrites}
+	r.Delete = append(r.Delete, w.take(objects(d.imported.Delete))...)
+	r.Apply = w.take(d.urgent(s))
+	r.Apply = append(r.Apply, w.take(asObjects(d.imported.Imports))...)
+	r.Apply = append(r.Apply, w.take(asObjects(d.imported.Services))...)
+	r.UpdateStatus = w.take(append(d.exportStatuses(&r, o.Now), d.importStatuses(s, o.Now)...))
+	r.More, r.Again = w.more, w.again
+	return r
+}
+
+// writes hands out objects to write, as many as a loop may write.
+type writes struct {
+	s     Snapshot
+	left  int
+	more  bool
+	again time.Duration // until the first refused write is to be tried again; 0 for never
+}
+
+// take returns the first objects, without those that the API server has refused a moment ago.
+func (w *writes) take(all []Object) []Object {
+	var out []Object
+	for _, o := range all {
+		if wait := w.s.Refused.wait(o, w.s.Now); wait > 0 {
+			if w.again == 0 || wait < w.again {
+				w.again = wait
+			}
+			continue
+		}
+		if w.left == 0 {
+			w.more = true
+			break
+		}
+		w.left--
+		out = append(out, o)
+	}
+	return out
+}
+
+// objects returns the objects in a list.
+func objects(list []metav1.Object) []Object {
+	out := make([]Object, len(list))
+	for i, o := range list {
+		out[i] = o.(Object)
+	}
+	return out
+}
+
+// asObjects returns a list of objects of one kind as Objects.
+func asObjects[T Object](list []T) []Object {
+	out := make([]Object, len(list))
+	for i, o := range list {
+		out[i] = o
+	}
+	return out
+}
+
+// reportPages adds the pages that change. A page that changes all the time is written less often.
+func (d *ServicePlan) reportPages(r *Report, s Snapshot) {
+	have := map[string]*v1alpha1.ExportedServices{}
+	for _, page := range List[*v1alpha1.ExportedServices](s) {
+		have[page.Name] = page
+	}
+	changed := false
+	for _, page := range d.pages {
+		if was := have[page.Name]; was == nil || !reflect.DeepEqual(was.Spec, page.Spec) || !IsOurs(was) {
+			r.Paced = append(r.Paced, Paced{Object: page, By: []string{page.Name}})
+			changed = true
+		}
+	}
+	if !changed { // a record that has moved is in its new page, and others can read that
+		r.Delete = append(r.Delete, asObjects(d.spare)...)
+	}
+}
+
+// urgent returns the EndpointSlices to apply: first those that exist, in which endpoints may be gone.
+func (d *ServicePlan) urgent(s Snapshot) []Object {
+	out := asObjects(d.imported.Slices)
+	slices.SortStableFunc(out, func(a, b Object) int {
+		rank := func(o Object) int {
+			if s.Same(o) != nil {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Compare(rank(a), rank(b))
+	})
+	return out
+}
+
+// exportStatuses returns the ServiceExports whose conditions change, and warns of conflicts.
+func (d *ServicePlan) exportStatuses(r *Report, now time.Time) []Object {
+	var out []Object
+	for _, e := range d.exports {
+		for _, c := range e.Conditions {
+			if c.Type == string(mcsv1alpha1.ServiceExportConditionConflict) && c.Status == metav1.ConditionTrue {
+				r.Warn = append(r.Warn, Warning{e.Export, c})
+			}
+		}
+		conditions := slices.Clone(e.Export.Status.Conditions)
+		if d.leaving {
+			conditions = slices.DeleteFunc(conditions, d.isOurCondition)
+		}
+		for _, c := range e.Conditions {
+			c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+			meta.SetStatusCondition(&conditions, c)
+		}
+		if !sameConditions(conditions, e.Export.Status.Conditions) {
+			next := e.Export.DeepCopy()
+			next.Status.Conditions = conditions
+			out = append(out, next)
+		}
+	}
+	return out
+}
+
+// isOurCondition reports whether this agent writes a condition of ServiceExports. With a global network,
+// the globalnet agent writes most of them.
+func (d *ServicePlan) isOurCondition(c metav1.Condition) bool {
+	switch c.Type {
+	case string(mcsv1alpha1.ServiceExportConditionConflict):
+		return true
+	case string(mcsv1alpha1.ServiceExportConditionValid), string(mcsv1alpha1.ServiceExportConditionReady):
+		return !d.global
+	}
+	return false
+}
+
+// importStatuses returns the ServiceImports whose status changes. An import whose derived Service is
+// refused is not Ready, with the reason.
+func (d *ServicePlan) importStatuses(s Snapshot, now time.Time) []Object {
+	refused := map[types.NamespacedName]refusal{}
+	for _, service := range d.imported.Services {
+		if why, is := s.Refused[refusedKey(service)]; is {
+			refused[types.NamespacedName{Namespace: service.Namespace, Name: service.Labels[mcsv1alpha1.LabelServiceName]}] = why
+		}
+	}
+	next := map[types.NamespacedName]*mcsv1alpha1.ServiceImport{}
+	for _, i := range d.imported.Statuses {
+		next[KeyOf(i)] = i.DeepCopy()
+	}
+	var out []Object
+	for _, have := range List[*mcsv1alpha1.ServiceImport](s) {
+		i, why := next[KeyOf(have)], refused[KeyOf(have)]
+		if i == nil && why.message == "" {
+			continue
+		}
+		if i == nil {
+			i = have.DeepCopy()
+		}
+		if why.message != "" {
+			setCondition(&i.Status.Conditions, metav1.Condition{
+				Type: string(mcsv1alpha1.ServiceImportConditionReady), Status: metav1.ConditionFalse, Reason: ReasonRefused,
+				Message: clip("the derived Service cannot be created, so DNS servers answer with addresses of the " +
+					"exporters: " + why.message), ObservedGeneration: have.Generation,
+			}, have.Status.Conditions, now)
+		}
+		for k := range i.Status.Conditions {
+			if c := &i.Status.Conditions[k]; c.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+			}
+		}
+		if !reflect.DeepEqual(i.Status, have.Status) {
+			i.ResourceVersion = have.ResourceVersion
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// setCondition replaces the condition of a type. It keeps the time of the condition that was there
+// before, among old, if the status is the same.
+func setCondition(all *[]metav1.Condition, c metav1.Condition, old []metav1.Condition, now time.Time) {
+	c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	if was := meta.FindStatusCondition(old, c.Type); was != nil && was.Status == c.Status {
+		c.LastTransitionTime = was.LastTransitionTime
+	}
+	*all = slices.DeleteFunc(*all, func(other metav1.Condition) bool { return other.Type == c.Type })
+	*all = append(*all, c)
+}

@@ -1,0 +1,44 @@
+package parts
+
+import (
+	"context"
+
+	"k8s.io/client-go/kubernetes"
+
+	"subctl/agent/mesh"
+	submarinerv1 "subctl/api/submariner/v1"
+)
+
+// discoverer makes sure that one agent of service discovery acts, and remembers for it which clusters
+// are reachable.
+type discoverer struct {
+	leader *leader
+	reach  mesh.Reach
+}
+
+func newDiscoverer(o Options) (*discoverer, error) {
+	c, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	return &discoverer{leader: &leader{
+		lease: submarinerv1.ServicesLease, timing: quickLease, node: o.Node, client: c, nudge: o.Nudge,
+		consequence: "another agent may import Services",
+	}}, nil
+}
+
+// Start holds the lease until ctx is done.
+func (d *discoverer) Start(ctx context.Context) error { return d.leader.Start(ctx) }
+
+// Observe implements Observer.
+func (d *discoverer) Observe(s *mesh.Snapshot) error {
+	s.Reach = d.reach
+	return d.leader.Observe(s)
+}
+
+// Act implements Actor.
+func (d *discoverer) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
+	if p.Services != nil {
+		d.reach = p.Services.Reach
+	}
+}
