@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -127,6 +128,11 @@ func (j *Operation) clusterDNS(ctx context.Context) error {
 // hookDNS makes the cluster's DNS forward names of imported Services.
 func (j *Operation) hookDNS(ctx context.Context) error {
 	address, err := j.dnsAddress(ctx)
+	if apierrors.IsForbidden(err) {
+		j.Report.Warn("the cluster's DNS does not forward %s: %v: let an administrator of the cluster join again",
+			services.Domain, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -184,7 +190,7 @@ func (j *Operation) ShowDNS(ctx context.Context) error {
 		return nil
 	}
 	address, err := j.dnsAddress(ctx)
-	if err != nil {
+	if err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
 	if address == "" {
