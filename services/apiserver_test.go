@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,10 @@ func (a *apiServer) meta(kind string, have, want *metav1.ObjectMeta) {
 	a.applied[key] = slices.AppendSeq(slices.Collect(maps.Keys(want.Labels)), maps.Keys(want.Annotations))
 	have.OwnerReferences = slices.Clone(want.OwnerReferences)
 	require.Empty(a.t, validation.IsDNS1123Subdomain(want.Name))
+	require.Empty(a.t, validation.IsDNS1123Label(want.Namespace))
+	for k := range want.Annotations {
+		require.Empty(a.t, validation.IsQualifiedName(strings.ToLower(k)), key)
+	}
 }
 
 // apply applies a result, in the order of its documentation.
@@ -120,6 +125,11 @@ func (a *apiServer) applyService(want *corev1.Service) {
 	a.meta("service", &have.ObjectMeta, &want.ObjectMeta)
 	spec := want.Spec.DeepCopy()
 	for n, p := range spec.Ports {
+		require.Contains(a.t, []corev1.Protocol{"TCP", "UDP", "SCTP"}, p.Protocol)
+		require.True(a.t, p.Port > 0 && p.Port < 1<<16)
+		if p.AppProtocol != nil {
+			require.Empty(a.t, validation.IsQualifiedName(*p.AppProtocol))
+		}
 		require.True(a.t, p.Name != "" || len(spec.Ports) == 1, "a port without name among others")
 		for _, o := range spec.Ports[:n] {
 			require.NotEqual(a.t, o.Name, p.Name)
@@ -146,11 +156,18 @@ func (a *apiServer) applySlice(want *discoveryv1.EndpointSlice) {
 	a.meta("slice", &have.ObjectMeta, &want.ObjectMeta)
 	require.Equal(a.t, have.AddressType, want.AddressType, "the type of addresses is immutable")
 	require.LessOrEqual(a.t, len(want.Endpoints), 100)
+	require.LessOrEqual(a.t, len(want.Ports), 100)
 	names := map[string]bool{}
 	for _, p := range want.Ports {
 		require.False(a.t, names[*p.Name], "a port is there twice")
 		names[*p.Name] = true
 		require.Positive(a.t, *p.Port)
+	}
+	for _, e := range want.Endpoints {
+		require.Empty(a.t, validation.IsValidLabelValue(value(e.Zone)))
+		if e.Hostname != nil {
+			require.Empty(a.t, validation.IsDNS1123Label(*e.Hostname))
+		}
 	}
 	c := want.DeepCopy()
 	have.Ports = c.Ports

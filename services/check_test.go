@@ -2,6 +2,7 @@ package services
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -113,6 +114,58 @@ func TestHostileRecords(t *testing.T) {
 			w.settle()
 			require.Equal(t, []string{"north"}, w.clusters())
 		})
+	}
+}
+
+// TestHostileRandomRecords replaces values of good records by others. Whatever they are, the API server
+// accepts what is made of it, and connections lead into networks of the cluster.
+func TestHostileRandomRecords(t *testing.T) {
+	texts := []string{"", "a", "-", "A", "a.b", "a/b", "../x", "a b", "\x00", "é", "10.1.0.9", "10.0.0.1", "127.0.0.1", "::1", "Local", "TCP",
+		"kubernetes.io/a", strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a", 5000)}
+	numbers := []int64{-1 << 31, -1, 0, 1, 80, 8080, 65535, 65536, 86400, 1<<31 - 1}
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		record := webOf("west", ports("http 80/TCP 8080", "dns 53/UDP 53"), func(r *v1alpha1.ExportedService) {
+			r.Labels = map[string]string{"a": "b"}
+			r.Annotations = map[string]string{"a": "b"}
+			r.Ports[0].AppProtocol = "http"
+			r.Endpoints[0].Pods = append(r.Endpoints[0].Pods, v1alpha1.ExportedEndpoint{IP: "10.1.0.2", Hostname: "a", Zone: "a"})
+			r.Headless = random.IntN(3) == 0
+		})
+		for range 1 + random.IntN(2) {
+			text := texts[random.IntN(len(texts))]
+			number := int32(numbers[random.IntN(len(numbers))])
+			pod := &record.Endpoints[0].Pods[random.IntN(2)]
+			port := &record.Ports[random.IntN(2)]
+			fields := []*string{
+				&record.Namespace, &record.Name, &record.InternalTrafficPolicy, &record.TrafficDistribution, &record.Address,
+				&pod.IP, &pod.Hostname, &pod.Zone, (*string)(&pod.State), &port.Name, &port.Protocol, &port.AppProtocol,
+			}
+			*fields[random.IntN(len(fields))] = text
+			switch random.IntN(8) {
+			case 0:
+				record.Labels[text] = texts[random.IntN(len(texts))]
+			case 1:
+				record.Annotations[text] = texts[random.IntN(len(texts))]
+			case 2:
+				record.AffinitySeconds = number
+			case 3:
+				port.Port = number
+			case 4:
+				record.Endpoints[0].Targets[random.IntN(2)] = number
+			}
+		}
+		w := newWorld(t)
+		w.view.Namespaces = map[string]bool{"shop": true, record.Namespace: true}
+		w.export("west", record)
+		w.export("north", webOf("north", exportedAt(5000)))
+		w.settle()
+		require.NotEmpty(t, w.clusters())
+		for _, s := range w.apiServer.slices {
+			for _, e := range s.Endpoints {
+				require.Regexp(t, `^10\.(1|2|101|102)\.`, e.Addresses[0], "seed %d", seed)
+			}
+		}
 	}
 }
 

@@ -21,7 +21,8 @@ type claim struct {
 	kept bool
 }
 
-// readRecords reads the records of all clusters, and checks them.
+// readRecords reads the records of all clusters, and checks those of others. Rules restrict what other
+// clusters serve: what this cluster exports, it always imports, as the API has it.
 func (i *importer) readRecords() {
 	i.claims = make(map[types.NamespacedName][]claim, len(i.held.imports))
 	for n := range i.Own {
