@@ -132,6 +132,7 @@ func (w *joinWorld) scrub(s string) string {
 	s = regexp.MustCompile(`(?ms)(^kind: CustomResourceDefinition$.*?)^spec:.*?^---$`).ReplaceAllString(s, "$1(spec)\n---") // see api/crds
 	s = tokenName.ReplaceAllString(s, "-token-(random)")
 	s = regexp.MustCompile(`brokerK8sCA: \S+`).ReplaceAllString(s, "brokerK8sCA: (base64)")
+	s = regexp.MustCompile(`forward \. 10\.96\.[0-9.]+`).ReplaceAllString(s, "forward . 10.96.0.53") // the API server chooses it
 	s = regexp.MustCompile(`cluster-uid: \S+`).ReplaceAllString(s, "cluster-uid: (uid)")
 	return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(s, "(time)")
 }
