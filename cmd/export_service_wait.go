@@ -149,11 +149,11 @@ func (s exportSettings) noReport() string {
 	const see = ": see kubectl -n " + cluster.Namespace + " get deployment "
 	switch {
 	case s.discovery:
-		return "the agent of service discovery has not reported" + see + serviceDiscoveryName
+		return "the agent of service discovery has not reported" + see + cluster.ServiceDiscoveryName
 	case s.known:
 		return "the globalnet agent has not reported" + see + cluster.GlobalnetName
 	}
-	return "no agent has reported" + see + serviceDiscoveryName + " " + cluster.GlobalnetName
+	return "no agent has reported" + see + cluster.ServiceDiscoveryName + " " + cluster.GlobalnetName
 }
 
 // unprogrammed returns the active gateways that do not translate all addresses of the Service yet,

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"subctl/cluster"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
@@ -39,12 +40,6 @@ again when something changes. STATE is
 
 The exit code is 3 if an agent does not run; if an export waits for more than 15 s, or an import for
 its address; if clusters disagree; or if something is refused.`
-
-// The Deployments of service discovery.
-const (
-	serviceDiscoveryName = "submariner-service-discovery"
-	dnsServerName        = "submariner-dns"
-)
 
 // servicesRow is what a cluster exports and imports; its JSON is a promise.
 type servicesRow struct {
@@ -79,7 +74,7 @@ func servicesTable() look.Section {
 		Noun: "services", Short: "Show exported and imported Services", Long: servicesLong, Joined: true,
 		Reads: []look.Read{
 			look.ReadMembers, look.ReadServices,
-			look.ReadDeployments(serviceDiscoveryName, dnsServerName),
+			look.ReadDeployments(cluster.ServiceDiscoveryName, cluster.DNSName),
 		},
 		Rows: servicesRows, Tables: servicesTables, Trouble: servicesTrouble, Note: servicesNote,
 		NoneOf: func(s look.Site) string {
@@ -178,7 +173,7 @@ func servicesTrouble(s look.Site, rows []servicesRow) []string {
 	if s.Services == nil {
 		return nil
 	}
-	out := s.Faults(serviceDiscoveryName, dnsServerName)
+	out := s.Faults(cluster.ServiceDiscoveryName, cluster.DNSName)
 	var waiting, conflicts, missing, refused []string
 	for _, r := range rows {
 		for _, e := range r.Exports {

@@ -18,6 +18,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/trust"
+	"subctl/cluster"
 	"subctl/internal/cli"
 	"subctl/services"
 )
@@ -115,7 +116,7 @@ func importSlice(name, from, zone, pods string) *discoveryv1.EndpointSlice {
 
 // discoveryDeployments returns what runs service discovery, with replicas that are available.
 func discoveryDeployments(available int32) (out []client.Object) {
-	for _, name := range []string{serviceDiscoveryName, dnsServerName} {
+	for _, name := range []string{cluster.ServiceDiscoveryName, cluster.DNSName} {
 		out = append(out, &appsv1.Deployment{ObjectMeta: named(name), Status: appsv1.DeploymentStatus{
 			Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: available, UnavailableReplicas: 1 - available,
 		}})
