@@ -34,8 +34,7 @@ type locality struct {
 // has one, and uses all endpoints if no hint is for the zone of the node: while an own endpoint is
 // ready it uses own ones, otherwise those of others. Nobody has to act for that.
 func (i *importer) locality(m *merged) locality {
-	n := slices.IndexFunc(m.exporters, func(c claim) bool { return c.own })
-	if n < 0 || m.headless() || m.decides().Spread {
+	if m.own() == nil || m.headless() || m.decides().Spread {
 		return locality{}
 	}
 	if i.Hints && len(i.Zones) > 0 && len(i.Zones) <= maxZoneHints {
@@ -45,7 +44,22 @@ func (i *importer) locality(m *merged) locality {
 		}
 		return locality{own: own, other: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: otherZone}}}}
 	}
-	return locality{withhold: hasReady(m, m.exporters[n].record)}
+	return locality{withhold: m.ownReady()}
+}
+
+// own returns the record of the own cluster; nil if it exports nothing here.
+func (m *merged) own() *v1alpha1.ExportedService {
+	n := slices.IndexFunc(m.exporters, func(c claim) bool { return c.own })
+	if n < 0 {
+		return nil
+	}
+	return m.exporters[n].record
+}
+
+// ownReady reports whether the import has a ready endpoint of the own cluster.
+func (m *merged) ownReady() bool {
+	own := m.own()
+	return own != nil && hasReady(m, own)
 }
 
 // hasReady reports whether the import has a ready endpoint of a record.
@@ -57,12 +71,16 @@ func hasReady(m *merged, r *v1alpha1.ExportedService) bool {
 }
 
 // wantSlices returns the EndpointSlices of an import, except those that stay as they are.
+//
+// If all other clusters look unreachable, the fault is more likely here: only those that were so before
+// are, unless the own cluster has ready endpoints, which lose nothing by it.
 func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*discoveryv1.EndpointSlice {
 	var out []*discoveryv1.EndpointSlice
 	l := i.locality(m)
 	meta := newSliceMeta(m, owner)
 	before := map[string]bool{} // unreachable clusters
-	if i.localFault {
+	keep := i.localFault && !m.ownReady()
+	if keep {
 		for _, s := range i.held.slices[m.key] {
 			if isOurSlice(s) && s.Annotations[WithheldAnnotation] == WithheldUnreachable {
 				before[s.Labels[mcsv1alpha1.LabelSourceCluster]] = true
@@ -77,7 +95,7 @@ func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*di
 		hints := l.own
 		if !c.own {
 			hints = l.other
-			withheld = i.withheld(c, l, before)
+			withheld = withheldBecause(c.unreachable && !keep || before[c.cluster], l)
 		}
 		n := 0
 		for _, g := range groupsOf(c) {
@@ -103,15 +121,9 @@ func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*di
 	return out
 }
 
-// withheld returns why the endpoints of another cluster are not to be used: a value of
+// withheldBecause returns why the endpoints of another cluster are not to be used: a value of
 // WithheldAnnotation, or "" if they are.
-//
-// If all other clusters look unreachable, only those that were so before are.
-func (i *importer) withheld(c claim, l locality, before map[string]bool) string {
-	unreachable := c.unreachable
-	if i.localFault {
-		unreachable = before[c.cluster]
-	}
+func withheldBecause(unreachable bool, l locality) string {
 	switch {
 	case unreachable:
 		return WithheldUnreachable

@@ -157,7 +157,15 @@ func TestUnreachableClusters(t *testing.T) {
 	require.Equal(t, up("north"), w.endpoints("north"))
 	require.Len(t, w.clusters(), 3, "the cluster stays in the import")
 
-	// All others look unreachable: the fault is here, and nothing changes.
+	// All others look unreachable. While an own pod is ready, nothing is lost by believing it.
+	w.member("north").Unreachable = true
+	w.settle()
+	require.Equal(t, down("north"), w.endpoints("north"))
+
+	// Otherwise the fault is more likely here, and nothing changes.
+	w.member("north").Unreachable = false
+	w.settle()
+	w.view.Own = []v1alpha1.ExportedService{webOf("east", notReady)}
 	w.member("north").Unreachable = true
 	w.settle()
 	require.Equal(t, down("west"), w.endpoints("west"))
