@@ -34,7 +34,8 @@ var may = map[string]string{
 		"internal/proxy internal/serving internal/wake internal/words policy",
 	"agent/dns": "api internal/kube internal/serving services services/dns",
 	"agent/parts": "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery " +
-		"cluster cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy internal/wake",
+		"cluster cluster/clusterdns cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy " +
+		"internal/wake",
 	"agent/mesh": "api cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane " +
 		"globalnet internal/version internal/words policy services",
 	"agent/discovery": "api cable cable/natdiscovery dataplane internal/alarm internal/wake",

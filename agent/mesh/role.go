@@ -74,6 +74,7 @@ const (
 
 	Allocations Part = "allocations" // remembers global addresses, and that one agent allocates them
 	Leader      Part = "leader"      // ensures that one agent of several of a cluster acts
+	ClusterDNS  Part = "cluster DNS" // repairs the configuration of the cluster's DNS
 	Discoverer  Part = "discoverer"  // ensures that one agent of service discovery acts, and remembers who is reachable
 )
 

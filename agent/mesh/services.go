@@ -30,7 +30,7 @@ func Services() Role {
 			&v1alpha1.ExportedServices{}, &submarinerv1.GlobalIngressIP{},
 		},
 		Slim:   slimForServices,
-		Parts:  []Part{Discoverer},
+		Parts:  []Part{Discoverer, ClusterDNS},
 		Plan:   planServices,
 		Report: reportServices,
 	}

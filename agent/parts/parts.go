@@ -113,6 +113,7 @@ var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
 	mesh.Agents:      func(o Options) (manager.Runnable, error) { return newAgents(o) },
 	mesh.APIServers:  func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
 	mesh.Leader:      func(o Options) (manager.Runnable, error) { return newLeader(o) },
+	mesh.ClusterDNS:  func(o Options) (manager.Runnable, error) { return newClusterDNS(o) },
 	mesh.Discoverer:  func(o Options) (manager.Runnable, error) { return newDiscoverer(o) },
 	mesh.Allocations: func(o Options) (manager.Runnable, error) { return newAllocations(o) },
 	mesh.Exchange:    func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },

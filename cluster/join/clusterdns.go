@@ -22,10 +22,6 @@ import (
 	"subctl/services"
 )
 
-// dnsService is the Service of the DNS servers of imported Services. Its address stays as long as
-// it exists.
-const dnsService = "submariner-dns"
-
 // dnsRef returns the ConfigMap that --coredns-custom-configmap names; nil if it is not set.
 func (o Options) dnsRef() *v1alpha1.ConfigMapRef {
 	if o.CoreDNSConfig == "" {
@@ -98,7 +94,7 @@ func (j *Operation) clusterDNS(ctx context.Context) error {
 	case leavesDNS(sub):
 		if sub.Spec.ServiceDiscoveryEnabled {
 			j.Report.Note("the cluster's DNS is left alone: it must forward %s to the address of Service %s/%s "+
-				"(see docs/services.md)", services.Domain, cluster.Namespace, dnsService)
+				"(see docs/services.md)", services.Domain, cluster.Namespace, cluster.DNSName)
 		}
 		if !hooked {
 			return nil
@@ -137,7 +133,7 @@ func (j *Operation) hookDNS(ctx context.Context) error {
 		return err
 	}
 	if address == "" {
-		return fmt.Errorf("the Service %s/%s has no cluster IP: delete it and join again", cluster.Namespace, dnsService)
+		return fmt.Errorf("the Service %s/%s has no cluster IP: delete it and join again", cluster.Namespace, cluster.DNSName)
 	}
 	settings := j.dnsSettings(j.Plan.Submariner)
 	settings.Address = address
@@ -156,7 +152,7 @@ func (j *Operation) hookDNS(ctx context.Context) error {
 // dnsAddress returns the address of the DNS servers of imported Services; empty if there is none
 // yet.
 func (j *Operation) dnsAddress(ctx context.Context) (string, error) {
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: dnsService}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.DNSName}
 	found, err := kube.Optional(ctx, j.Member, &corev1.Service{}, key)
 	if err != nil || found == nil || found.Spec.ClusterIP == corev1.ClusterIPNone {
 		return "", err
@@ -194,7 +190,7 @@ func (j *Operation) ShowDNS(ctx context.Context) error {
 		return err
 	}
 	if address == "" {
-		address = "<address of Service " + cluster.Namespace + "/" + dnsService + ">"
+		address = "<address of Service " + cluster.Namespace + "/" + cluster.DNSName + ">"
 	}
 	f, err := clusterdns.Read(ctx, j.Member, j.Member.Version, sub.Spec.CoreDNSCustomConfig)
 	if err != nil {

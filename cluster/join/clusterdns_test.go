@@ -16,7 +16,7 @@ import (
 	"subctl/internal/progress"
 )
 
-const rootServer = ".:53 {\n    errors\n    reload\n}\n"
+const rootServer = ".:53 {\n    errors\n    cache 30\n    reload\n    loadbalance\n}\n"
 
 // dnsWorld is a cluster with CoreDNS that joins again and again.
 type dnsWorld struct {
@@ -32,7 +32,7 @@ func newDNSWorld(t *testing.T) *dnsWorld {
 	w.sub.Spec.ServiceDiscoveryEnabled = true
 	w.c = clustertest.Client(t, w.sub.DeepCopy(),
 		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: dnsService},
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.DNSName},
 			Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.53"},
 		},
 		&corev1.ConfigMap{
@@ -129,7 +129,7 @@ func TestClusterDNS(t *testing.T) {
 func TestClusterDNSWithoutAddress(t *testing.T) {
 	w := newDNSWorld(t)
 	require.NoError(t, w.c.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{
-		Namespace: cluster.Namespace, Name: dnsService,
+		Namespace: cluster.Namespace, Name: cluster.DNSName,
 	}}))
 	require.NoError(t, w.operation(t, func(*v1alpha1.SubmarinerSpec) {}).ShowDNS(t.Context()))
 	require.Contains(t, w.out.String(), "forward . <address of Service submariner-operator/submariner-dns>\n")
