@@ -1,0 +1,214 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
+	"subctl/services"
+)
+
+// importing returns the objects of cluster "west", and of a cluster "east" that exports some Services from
+// namespace "shop".
+func importing(exported int) []Object {
+	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{
+		ClusterID: "west", ClusterCIDR: "10.11.0.0/16", ServiceCIDR: "10.101.0.0/16", ServiceDiscoveryEnabled: true,
+	}}
+	label := map[string]string{submarinerv1.ClusterIDLabel: "east"}
+	east := &submarinerv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.OperatorNamespace, Name: "east", Labels: label},
+		Spec: submarinerv1.ClusterSpec{
+			ClusterID: "east", ClusterCIDR: []string{"10.12.0.0/16"}, ServiceCIDR: []string{"10.102.0.0/16"},
+		},
+	}
+	out := []Object{sub, east, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}
+	const perPage = 200
+	pages := (exported + perPage - 1) / perPage
+	for n := range pages {
+		page := &v1alpha1.ExportedServices{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.ExportedServicesName("east", n), Labels: label,
+			},
+			Spec: v1alpha1.ExportedServicesSpec{ClusterID: "east", Pages: pages},
+		}
+		for i := n * perPage; i < min(exported, (n+1)*perPage); i++ {
+			page.Spec.Services = append(page.Spec.Services, v1alpha1.ExportedService{
+				Namespace: "shop", Name: fmt.Sprintf("s%04d", i), ExportedAt: 1, Address: "10.102.0.1", Ready: true,
+				Ports: []v1alpha1.ExportedPort{{Port: 80}},
+			})
+		}
+		out = append(out, page)
+	}
+	return out
+}
+
+// own returns a Service of cluster "west" with its export and endpoint.
+func own(name string) []Object {
+	in := metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: *in.DeepCopy(), AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:     []discoveryv1.EndpointPort{{Name: new(""), Port: new(int32(8080))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.11.0.9"}, NodeName: new("n1")}},
+	}
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: name, "other": "label"}
+	return []Object{
+		&corev1.Service{ObjectMeta: *in.DeepCopy(), Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.101.0.7", Ports: []corev1.ServicePort{{Port: 80}},
+			Selector: map[string]string{"app": name},
+		}},
+		slice, &mcsv1alpha1.ServiceExport{ObjectMeta: *in.DeepCopy()},
+	}
+}
+
+// discovered returns what the agent writes.
+func discovered(t *testing.T, s Snapshot) Report {
+	t.Helper()
+	if s.Now.IsZero() {
+		s.Now = time.Unix(1000, 0)
+	}
+	role := Services()
+	p, err := role.Plan(s)
+	require.NoError(t, err)
+	return role.Report(s, p, Outcome{Now: s.Now, Contained: true})
+}
+
+// A loop writes no more than it has time for, and then the next one goes on. What the API server refuses
+// takes nobody's place, until it is tried again.
+func TestServicesWritesArePaced(t *testing.T) {
+	s := NewSnapshot("n1", importing(maxWrites+50)...)
+	s.Now = time.Unix(1000, 0)
+	r := discovered(t, s)
+	require.Len(t, r.Apply, maxWrites)
+	require.True(t, r.More)
+	for _, o := range r.Apply {
+		s.Refused = s.Refused.With(o, errors.New("exceeded quota"), s.Now)
+	}
+	r = discovered(t, s)
+	require.Len(t, r.Apply, 50)
+	require.False(t, r.More)
+	require.Equal(t, firstPause, r.Again)
+	s.Now = s.Now.Add(firstPause)
+	require.Len(t, discovered(t, s).Apply, maxWrites)
+}
+
+// Pauses between attempts grow, and end with success.
+func TestRefused(t *testing.T) {
+	o, now := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}}, time.Unix(1000, 0)
+	var r Refused
+	require.LessOrEqual(t, r.wait(o, now), time.Duration(0))
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		r = r.With(o, errors.New("no"), now)
+		require.Equal(t, want*time.Second, r.wait(o, now))
+	}
+	require.Len(t, r.Since(now.Add(longestPause)), 1)
+	require.Empty(t, r.Since(now.Add(2*longestPause+time.Second)), "nobody has tried it for long")
+	require.Empty(t, r.With(o, nil, now))
+}
+
+// The agent decides the same from what it keeps of objects as from the objects.
+func TestSlimServicesAreEnough(t *testing.T) {
+	objs := append(importing(3), own("db")...)
+	for _, kind := range []string{"a", "b"} {
+		objs = append(objs, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: kind, Labels: map[string]string{corev1.LabelTopologyZone: kind, "x": "y"},
+		}})
+	}
+	var slim []Object
+	for _, o := range objs {
+		slim = append(slim, Services().Slim(o))
+	}
+	r := discovered(t, NewSnapshot("n1", objs...))
+	require.Len(t, r.Paced, 1)
+	require.Len(t, r.Apply, 4)
+	require.Len(t, r.UpdateStatus, 1)
+	got := discovered(t, NewSnapshot("n1", slim...))
+	require.Equal(t, r.Paced, got.Paced)
+	require.Equal(t, r.Apply, got.Apply)
+	conditions := func(r Report) []metav1.Condition {
+		return r.UpdateStatus[0].(*mcsv1alpha1.ServiceExport).Status.Conditions
+	}
+	require.Equal(t, conditions(r), conditions(got))
+	require.True(t, meta.IsStatusConditionTrue(conditions(got), string(mcsv1alpha1.ServiceExportConditionReady)))
+}
+
+// When the cluster leaves, an empty page remains, and all that is ours is deleted and nothing else.
+func TestServicesLeave(t *testing.T) {
+	ours := map[string]string{
+		submarinerv1.ManagedByLabel: submarinerv1.ManagedBy, mcsv1alpha1.LabelServiceName: "x",
+		discoveryv1.LabelManagedBy: services.ManagedBy,
+	}
+	at := func(name string, labels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}
+	}
+	exported := own("db")
+	export := exported[2].(*mcsv1alpha1.ServiceExport)
+	export.Status.Conditions = []metav1.Condition{{Type: "Valid"}, {Type: "Ready"}, {Type: "Conflict"}, {Type: "Theirs"}}
+	page := func(n int) *v1alpha1.ExportedServices {
+		return &v1alpha1.ExportedServices{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.ExportedServicesName("west", n), Labels: Ours(),
+			},
+			Spec: v1alpha1.ExportedServicesSpec{ClusterID: "west", Pages: 2, Services: []v1alpha1.ExportedService{{Name: "db"}}},
+		}
+	}
+	objs := append(importing(1), exported...)
+	objs = append(objs, page(0), page(1),
+		&mcsv1alpha1.ServiceImport{ObjectMeta: at("ours", ours)}, &mcsv1alpha1.ServiceImport{ObjectMeta: at("theirs", nil)},
+		&corev1.Service{ObjectMeta: at("derived-x", ours)}, &corev1.Service{ObjectMeta: at("labelled", Ours())},
+		&discoveryv1.EndpointSlice{ObjectMeta: at("ours", ours)}, &discoveryv1.EndpointSlice{ObjectMeta: at("theirs", nil)},
+	)
+	for name, leave := range map[string]func(*v1alpha1.Submariner){
+		"uninstall": func(sub *v1alpha1.Submariner) { sub.DeletionTimestamp = new(metav1.Now()) },
+		"disable":   func(sub *v1alpha1.Submariner) { sub.Spec.ServiceDiscoveryEnabled = false },
+	} {
+		sub := objs[0].(*v1alpha1.Submariner).DeepCopy()
+		leave(sub)
+		all := append([]Object{sub}, objs[1:]...)
+		r := discovered(t, NewSnapshot("n1", all...))
+		var deleted []string
+		for _, o := range r.Delete {
+			deleted = append(deleted, fmt.Sprintf("%T %s", o, o.GetName()))
+		}
+		require.ElementsMatch(t, []string{
+			"*v1.EndpointSlice ours", "*v1.Service derived-x", "*v1alpha1.ServiceImport ours",
+		}, deleted, name)
+		require.Empty(t, r.Apply)
+		require.Len(t, r.Paced, 1, name)
+		empty := r.Paced[0].Object.(*v1alpha1.ExportedServices)
+		require.Equal(t, v1alpha1.ExportedServicesSpec{ClusterID: "west", Pages: 1}, empty.Spec)
+		require.Len(t, r.UpdateStatus, 1)
+		require.Equal(t, []metav1.Condition{{Type: "Theirs"}}, r.UpdateStatus[0].(*mcsv1alpha1.ServiceExport).Status.Conditions)
+
+		for i, o := range all { // it is empty, and the other one is no longer needed
+			if o.GetName() == empty.Name {
+				all[i] = empty
+			}
+		}
+		r = discovered(t, NewSnapshot("n1", all...))
+		require.Equal(t, "west-services-1", r.Delete[0].GetName())
+	}
+}
+
+// Nothing is imported into namespaces of the system that the settings do not name.
+func TestMayImport(t *testing.T) {
+	settings := v1alpha1.ServiceDiscoverySpec{
+		ExportNamespaces: []string{"kube-public"}, Imports: []v1alpha1.ImportRule{{Namespaces: []string{"openshift-m*"}}},
+	}
+	for namespace, want := range map[string]bool{
+		"shop": true, "kube-system": false, "kube-public": true, "openshift-monitoring": true, "openshift-dns": false,
+		"submariner-operator": false,
+	} {
+		require.Equal(t, want, mayImport(settings, namespace), namespace)
+	}
+}
