@@ -258,7 +258,7 @@ func (f *Facts) managed() (Kind, string) {
 	case f.Corefile != nil:
 		return Corefile, f.coreDNS()
 	}
-	return Unmanaged, "no DNS servers that subctl knows"
+	return Unmanaged, "the cluster's DNS"
 }
 
 // coreDNS names the CoreDNS of a distribution.
