@@ -1,7 +1,9 @@
 package cmd
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -231,4 +233,69 @@ func TestHostileServices(t *testing.T) {
 		require.Contains(t, r.stdout, "mine.shop.svc.clusterset.local", format)
 	}
 	require.Equal(t, cli.ExitUsage, runIn(t, w, []string{"west"}, "show", "services", "web").code)
+}
+
+// imported returns the objects that the planner of the agent makes of what is exported, and what is exported.
+func imported(t *testing.T, v services.View) []client.Object {
+	t.Helper()
+	for range 3 { // an import, then its Service and slices, then its address
+		out := services.Import(v)
+		for _, o := range out.Imports {
+			o.UID = "1"
+			v.Imports = []*mcsv1alpha1.ServiceImport{o}
+		}
+		for _, o := range out.Services {
+			o.Spec.ClusterIP = "100.64.7.1"
+			v.Services = []*corev1.Service{o}
+		}
+		v.Slices = append(v.Slices, out.Slices...)
+	}
+	objs := discoveryMember(recordPage(t, "west", 0, v.Own...), v.Imports[0], v.Services[0])
+	for _, o := range v.Slices {
+		objs = append(objs, o)
+	}
+	for _, m := range v.Members {
+		objs = append(objs, m.Pages[0])
+	}
+	return objs
+}
+
+// The states are those that follow from what the agent makes: whether it prefers own endpoints by
+// hints, or withholds others.
+func TestShowServicesAsTheAgentPlans(t *testing.T) {
+	for _, test := range []struct {
+		name, own string
+		hints     bool
+		want      map[string]string
+	}{
+		{"own endpoints first by hints", "ready", true, map[string]string{"west": "used", "east": "withheld", "north": "unreachable"}},
+		{"withheld", "ready", false, map[string]string{"west": "used", "east": "withheld", "north": "unreachable"}},
+		{"no own endpoint, with hints", "NotReady", true, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
+		{"no own endpoint", "NotReady", false, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
+	} {
+		record := func(address, pods string) v1alpha1.ExportedService {
+			return exportRecordOf("shop", "web", address, pods)
+		}
+		networks := []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("100.65.0.0/16")}
+		view := services.View{
+			ClusterID: "west", Own: []v1alpha1.ExportedService{record("100.64.0.9", test.own)}, Zones: []string{""},
+			Hints: test.hints, Namespaces: map[string]bool{"shop": true},
+		}
+		for _, id := range []string{"east", "north"} {
+			view.Members = append(view.Members, services.Member{
+				ID: id, Unreachable: id == "north", PodNetworks: networks, ServiceNetworks: networks,
+				Pages: []*v1alpha1.ExportedServices{recordPage(t, id, time.Minute, record("100.65.0.9", "ready"))},
+			})
+		}
+		r := runIn(t, world{"west": imported(t, view)}, []string{"west"}, "show", "services", "-o", "json")
+		var rows []servicesRow
+		require.NoError(t, json.Unmarshal([]byte(r.stdout), &rows), r.stderr)
+		got := map[string]string{}
+		for _, x := range rows[0].Imports[0].Clusters {
+			got[x.Cluster] = x.State
+			require.Empty(t, x.Reason, test.name)
+		}
+		require.Equal(t, test.want, got, test.name)
+		require.Equal(t, []string{"100.64.7.1"}, rows[0].Imports[0].IPs, test.name)
+	}
 }
