@@ -51,6 +51,7 @@ e2e: build lab image ## tests in the lab, with real pods (root)
 	$(MAKE) e2e-cni
 	$(MAKE) e2e-globalnet
 	$(MAKE) e2e-sdewan
+	$(MAKE) e2e-services
 
 e2e-long: export E2E_LONG := 1
 e2e-long: e2e ## the same with the tests that take minutes: an hour and a half in all (root)
@@ -68,6 +69,9 @@ e2e-globalnet: build lab image ## tests in the lab, with clusters that use the s
 
 e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks, a firewall and tunnels (root)
 	SUBCTL_BENCH= E2E_SDEWAN=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestN1SDEWAN$$' -v ./scripts/e2e
+
+e2e-services: build lab image ## tests in the lab: Services of other clusters, by name (root)
+	SUBCTL_BENCH= E2E_SERVICES=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -run '^TestO1Services$$' -v ./scripts/e2e
 
 # Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster, while the API servers are up, and down. docs/failover.json has each
 # run, and runs of the same commit of what agents consist of (PROGRAM) count: so this may be stopped, and continued.
@@ -133,4 +137,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit test-kernel e2e e2e-long e2e-cni e2e-failover e2e-globalnet e2e-sdewan failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e e2e-long e2e-cni e2e-failover e2e-globalnet e2e-sdewan e2e-services failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help

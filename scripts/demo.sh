@@ -48,22 +48,24 @@ for c in cluster2 cluster3; do
 done
 $kubectl --context cluster1 wait --for=condition=Ready pod/client --timeout=120s >/dev/null
 for c in cluster2 cluster3; do
-	ip=$($kubectl --context $c get service web -o jsonpath='{.spec.clusterIP}')
-	printf '\nthe pod "client" on %s fetches http://%s/, a Service of %s:\n' "$node" "$ip" "$c"
-	for try in $(seq 10); do # kube-proxy learns of ready pods a moment later
-		answer=$($kubectl --context cluster1 exec client -- /labapp get "http://$ip/" --timeout 10s 2>&1) && break
-		sleep 1
-	done
-	echo "$answer"
-	[[ $answer == *" node=$c-node"* ]] || { echo "no pod of $c has answered" >&2; exit 1; }
+	show bin/subctl export service web -n default --context $c
 done
+url=http://web.default.svc.clusterset.local/
+printf '\nthe pod "client" on %s fetches %s\n' "$node" "$url"
+for try in $(seq 60); do # CoreDNS reads its new configuration, and clusters receive what others export, a moment later
+	answer=$($kubectl --context cluster1 exec client -- /labapp get $url -n 8 2>&1) &&
+		[[ $answer == *" node=cluster2-node"* && $answer == *" node=cluster3-node"* ]] && break
+	[ "$try" -lt 60 ] || { printf '%s\n' "$answer" "no pods of cluster2 and cluster3 have answered" >&2; exit 1; }
+	sleep 1
+done
+echo "$answer"
 
 say "It works ($((SECONDS - start)) s). Continue with"
 cat <<END
   export KUBECONFIG=$PWD/kubeconfigs/lab.yaml      # contexts cluster1, cluster2, cluster3
   bin/subctl show all --context cluster1
   bin/subctl show plan $node --context cluster1
-  $kubectl --context cluster1 exec client -- /labapp get http://$ip/
+  $kubectl --context cluster1 exec client -- /labapp get $url
 and remove it, leaving nothing behind, with
   make demo-down
 END

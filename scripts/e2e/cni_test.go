@@ -41,6 +41,9 @@ func labUp() (steps [][]string) {
 	if sdewan {
 		return sdewanLab()
 	}
+	if serviceDiscovery {
+		return servicesLab()
+	}
 	if len(cnis) == 0 {
 		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m"}}
 	}
