@@ -140,6 +140,9 @@ func worstCache(t *testing.T, config *rest.Config) []client.Object {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	var kinds []client.Object
 	for _, k := range exchange.Kinds() {
+		if _, ok := k.Object.(*v1alpha1.ExportedServices); ok {
+			continue // see mesh.Kinds
+		}
 		r := k.GroupVersion.WithResource(k.Resource)
 		mapper.AddSpecific(k.GroupVersion.WithKind(k.Name), r, r, meta.RESTScopeNamespace)
 		mapper.AddSpecific(k.GroupVersion.WithKind(k.Name+"List"), r, r, meta.RESTScopeNamespace)
@@ -234,6 +237,11 @@ func worstObject(k exchange.Kind, i int) client.Object {
 		n = i
 		spec := submarinerv1.ClusterSpec{ClusterID: fmt.Sprintf("c%d", i), ClusterCIDR: []string{}, ServiceCIDR: []string{}, GlobalCIDR: []string{}}
 		o = &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: spec.ClusterID}, Spec: spec}
+	case "ExportedServices":
+		n = i / 2
+		page := &v1alpha1.ExportedServices{Spec: v1alpha1.ExportedServicesSpec{ClusterID: fmt.Sprintf("c%d", n), Pages: 2}}
+		page.Name = v1alpha1.ExportedServicesName(page.Spec.ClusterID, i%2)
+		o = page
 	default:
 		n = i / 2
 		o = worstPolicy(i)
@@ -275,6 +283,18 @@ func fill(k exchange.Kind, o client.Object) {
 			o.Spec.ClusterSets = append(o.Spec.ClusterSets, fmt.Sprintf("s%03d", i))
 			room -= 7
 		}
+	case *v1alpha1.ExportedServices:
+		s := v1alpha1.ExportedService{Namespace: "n", Name: "s"}
+		for room > 0 {
+			g := v1alpha1.ExportedEndpoints{Targets: []int32{}}
+			for room > 0 && len(g.Pods) < 256 {
+				g.Pods = append(g.Pods, v1alpha1.ExportedEndpoint{IP: "8.0.0.1"})
+				room -= len(`{"ip":"8.0.0.1"},`)
+			}
+			s.Endpoints = append(s.Endpoints, g)
+			room -= len(`{"targets":[],"pods":[]},`)
+		}
+		o.Spec.Services = []v1alpha1.ExportedService{s}
 	case *v1alpha1.CablePolicies:
 		for i := 0; room > 0 && i < 64; i++ {
 			r := v1alpha1.CablePolicySpec{CableDriver: "wireguard"}

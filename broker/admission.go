@@ -100,16 +100,28 @@ func labelPolicy(base string, kinds exchange.Table) []client.Object {
 		Variables: []admissionv1.Variable{
 			{Name: "labels", Expression: labels},
 			{Name: "label", Expression: labelOf("object", id)},
+			{Name: "owner", Expression: ownerOf(kinds)},
 			{Name: "reserved", Expression: fmt.Sprintf("variables.labels.filter(k, (%s) && k != '%s')", strings.Join(reserved, " || "), id)},
 		},
 		Validations: []admissionv1.Validation{{
 			Expression:        "size(variables.reserved) == 0",
 			MessageExpression: "'reserved labels: ' + variables.reserved.join(', ') + ': choose other names'",
 		}, {
-			Expression:        "variables.label == '' || variables.label == object.spec.cluster_id",
-			MessageExpression: fmt.Sprintf("'label %s is \"' + variables.label + '\", not ' + object.spec.cluster_id + ', the ID in the spec: it says whose the object is'", id),
+			Expression:        "variables.label == '' || variables.label == variables.owner",
+			MessageExpression: fmt.Sprintf("'label %s is \"' + variables.label + '\", not ' + variables.owner + ', the ID in the spec: it says whose the object is'", id),
 		}},
 	})
+}
+
+// ownerOf returns a CEL expression for the ID of the cluster in the spec of object, of a kind that has it.
+func ownerOf(kinds exchange.Table) string {
+	expression := ""
+	for _, k := range kinds {
+		if k.Named != nil && k.Named.ClusterID != nil {
+			expression += fmt.Sprintf("request.resource.resource == '%s' ? object.spec.%s : ", k.Resource, k.Named.IDField)
+		}
+	}
+	return expression + "''"
 }
 
 // kindRules selects every resource of the kinds' API groups.
@@ -190,24 +202,24 @@ func slotted(kinds exchange.Table) []string {
 
 // specValidations returns what the specs of members' objects must agree with.
 func specValidations(kinds exchange.Table) []admissionv1.Validation {
-	unless := "object == null || "
-	var out []admissionv1.Validation
+	var ids, rules []admissionv1.Validation
 	for _, k := range kinds {
-		if k.Named == nil || k.Named.ClusterID == nil {
-			unless += fmt.Sprintf("variables.resource == '%s' || ", k.Resource)
-		}
 		if k.Named == nil {
 			continue
 		}
+		other := fmt.Sprintf("object == null || variables.resource != '%s' || ", k.Resource)
+		if field := k.Named.IDField; k.Named.ClusterID != nil {
+			ids = append(ids, admissionv1.Validation{
+				Expression:        fmt.Sprintf("%s('%[2]s' in variables.spec && variables.spec.%[2]s == variables.id)", other, field),
+				MessageExpression: fmt.Sprintf("'spec.%s is not ' + variables.id", field),
+			})
+		}
 		for _, r := range k.Named.Rules {
 			r.Expression = fmt.Sprintf("object == null || variables.empty || variables.resource != '%s' || %s", k.Resource, r.Expression)
-			out = append(out, r)
+			rules = append(rules, r)
 		}
 	}
-	return append([]admissionv1.Validation{{
-		Expression:        unless + "('cluster_id' in variables.spec && variables.spec.cluster_id == variables.id)",
-		MessageExpression: "'spec.cluster_id is not ' + variables.id",
-	}}, out...)
+	return append(ids, rules...)
 }
 
 // proofValidations returns what members' objects must carry. The API server cannot verify

@@ -28,6 +28,7 @@ func TestHostileFields(t *testing.T) {
 	east := d.Join(t, "east", "uid-east")
 	for _, o := range []client.Object{
 		cluster(d.NS, "east"), brokertest.InSlot(endpoint(d.NS, "east", "192-0-2-1"), "east", 0), brokertest.InSlot(shared(d.NS, "east", "p"), "east", 0),
+		brokertest.InSlot(brokertest.Page(d.NS, "east", 0), "east", 0),
 	} {
 		require.NoError(t, east.Create(t.Context(), o))
 		patches := hugeTexts(reflect.TypeOf(o))

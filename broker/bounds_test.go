@@ -2,7 +2,9 @@ package broker_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,8 +62,31 @@ func TestHostileSizes(t *testing.T) {
 	for range 2 {
 		values = append(values, v1alpha1.ClusterRequirement{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: many(17 << 10 / 63)[:200]})
 	}
+	page := func(change func(*v1alpha1.ExportedService)) client.Object {
+		p := brokertest.InSlot(brokertest.Page(d.NS, "east", 0), "east", 0)
+		change(&p.Spec.Services[0])
+		return p
+	}
+	pods := func(n int, of v1alpha1.ExportedEndpoint) func(*v1alpha1.ExportedService) {
+		return func(s *v1alpha1.ExportedService) {
+			for range n {
+				s.Endpoints = append(s.Endpoints, v1alpha1.ExportedEndpoints{Targets: []int32{1}, Pods: slices.Repeat([]v1alpha1.ExportedEndpoint{of}, 230)})
+			}
+		}
+	}
+	text := strings.Repeat("x", 63)
 	for name, o := range map[string]client.Object{
-		"annotation": with(cluster(d.NS, "east"), func(o client.Object) { brokertest.Annotate(o, "a", long) }),
+		"addresses of pods": page(pods(4, v1alpha1.ExportedEndpoint{IP: "10.200.100.200"})),
+		"hostnames of pods": page(pods(1, v1alpha1.ExportedEndpoint{IP: "10.2.0.1", Hostname: text})),
+		"zones of pods":     page(pods(1, v1alpha1.ExportedEndpoint{IP: "10.2.0.1", Zone: text})),
+		"protocols of ports": page(func(s *v1alpha1.ExportedService) {
+			for range 2 {
+				s.Ports = append(s.Ports, v1alpha1.ExportedPort{Port: 1, AppProtocol: strings.Repeat("x", 250)})
+			}
+			s.Annotations = map[string]string{"a": strings.Repeat("x", 16<<10-500)}
+		}),
+		"labels of a Service": page(func(s *v1alpha1.ExportedService) { s.Labels = map[string]string{"a": long} }),
+		"annotation":          with(cluster(d.NS, "east"), func(o client.Object) { brokertest.Annotate(o, "a", long) }),
 		"annotations": with(brokertest.InSlot(endpoint(d.NS, "east", "1"), "east", 0), func(o client.Object) {
 			brokertest.Annotate(o, "a", "")
 			for _, s := range many(500) {
@@ -234,6 +259,53 @@ func TestHostileIdentities(t *testing.T) {
 		t.Run("many of "+counted, func(t *testing.T) {
 			err := joiner.Create(t.Context(), small[i])
 			require.ErrorContains(t, err, "exceeded quota: submariner-k8s-broker, requested: "+counted+"=1")
+		})
+	}
+}
+
+// A broker accepts every page that members accept: its policy counts no more than the bytes that they count.
+func TestLargestPages(t *testing.T) {
+	d := deploy(t, kubetest.Shared(t))
+	east := d.Join(t, "east", "uid-east")
+	one, slot := brokertest.Page("", "east", 0).Spec.Services[0], 0
+	for name, change := range map[string]func(*v1alpha1.ExportedService){
+		"addresses": func(s *v1alpha1.ExportedService) { s.Endpoints, s.Ports, s.Ready = nil, nil, false },
+		"names":     func(s *v1alpha1.ExportedService) { s.Endpoints, s.Address, s.Ports, s.Ready = nil, "", nil, false },
+		"pods": func(s *v1alpha1.ExportedService) {
+			s.Endpoints[0].Pods = slices.Repeat([]v1alpha1.ExportedEndpoint{{IP: "10.2.0.1", Hostname: "a", Zone: "z"}}, 100)
+		},
+		"groups": func(s *v1alpha1.ExportedService) {
+			s.Endpoints = slices.Repeat([]v1alpha1.ExportedEndpoints{{Targets: []int32{1}, Pods: []v1alpha1.ExportedEndpoint{}}}, 16)
+		},
+		"ports": func(s *v1alpha1.ExportedService) {
+			s.Endpoints, s.Ports = nil, slices.Repeat([]v1alpha1.ExportedPort{{Port: 1, Name: "a"}}, 32)
+		},
+		"labels": func(s *v1alpha1.ExportedService) {
+			s.Endpoints, s.Labels, s.Annotations = nil, map[string]string{}, map[string]string{"a": "b"}
+			for i := range 32 {
+				s.Labels[fmt.Sprint(i)] = ""
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := brokertest.Page(d.NS, "east", 0)
+			p.Spec.Services = nil
+			for i := range 256 {
+				s := *one.DeepCopy()
+				s.Name = fmt.Sprintf("s%03d", i)
+				change(&s)
+				p.Spec.Services = append(p.Spec.Services, s)
+				if b, err := json.Marshal([]any{p.Labels, map[string]string{}, p.Spec}); err != nil || len(b) > 16<<10 {
+					p.Spec.Services = p.Spec.Services[:i]
+					break
+				}
+			}
+			brokertest.Sign(p, "")
+			require.NoError(t, east.Create(t.Context(), brokertest.InSlot(p, "east", slot)))
+			slot++
+			stored := &v1alpha1.ExportedServices{}
+			require.NoError(t, east.Get(t.Context(), client.ObjectKeyFromObject(p), stored))
+			require.Equal(t, p.Spec, stored.Spec)
 		})
 	}
 }

@@ -77,7 +77,7 @@ func (d *deployed) nothingLeft(t *testing.T, id string) {
 		var found int
 		for _, list := range []client.ObjectList{
 			&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
-			&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{},
+			&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}, &v1alpha1.ExportedServicesList{},
 		} {
 			require.NoError(t, d.Admin.List(t.Context(), list, client.InNamespace(d.NS)))
 			found += countNamed(t, list, id)

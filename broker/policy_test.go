@@ -70,8 +70,11 @@ func foreignWrites(victim, missing client.Object) []attack {
 		{"relabel by patch", patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}}}`)},
 		{"steal", func(ctx context.Context, c client.Client) error {
 			spec := `{"cluster_id":"east"}`
-			if _, ok := victim.(*v1alpha1.CablePolicies); ok {
+			switch victim.(type) {
+			case *v1alpha1.CablePolicies:
 				spec = `[{"name":"vxlan"}]`
+			case *v1alpha1.ExportedServices:
+				spec = `{"clusterID":"east"}`
 			}
 			return patch(`{"metadata":{"labels":{"submariner-io/clusterID":"east"}},"spec":`+spec+`}`)(ctx, c)
 		}},
@@ -137,7 +140,22 @@ func misnamed(ns string) map[string]lie {
 		p.Labels[submarinerv1.ClusterIDLabel] = label
 		return p
 	}
+	page := func(n int, change func(*v1alpha1.ExportedServices)) client.Object {
+		p := brokertest.Page(ns, "east", n)
+		change(p)
+		return brokertest.InSlot(p, "east", 0)
+	}
+	const pages = "its own are named east-services-<page>"
 	return map[string]lie{
+		"own page, foreign ID":                 {page(0, func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "west" }), ""},
+		"own page, foreign label":              {page(0, func(p *v1alpha1.ExportedServices) { p.Labels[submarinerv1.ClusterIDLabel] = "west" }), `is "west", not east`},
+		"a page too many":                      {page(64, func(p *v1alpha1.ExportedServices) { p.Spec.Pages = 64 }), pages},
+		"page of a number with a zero":         {page(0, func(p *v1alpha1.ExportedServices) { p.Name += "0" }), pages},
+		"page of a name that starts so":        {page(0, func(p *v1alpha1.ExportedServices) { p.Name = "east-b-services-0" }), pages},
+		"page whose name reads two ways":       {page(0, func(p *v1alpha1.ExportedServices) { p.Name = "east-services-1-services-0" }), pages},
+		"page in the first slot too many":      {brokertest.InSlot(brokertest.Page(ns, "east", 0), "east", 64), "it has the names east.0 to east.63"},
+		"page in a slot of another":            {brokertest.InSlot(brokertest.Page(ns, "east", 0), "west", 0), "it has the names east.0 to east.63"},
+		"page in a slot, without its name":     {unnamed(page(0, func(*v1alpha1.ExportedServices) {})), pages},
 		"own Cluster, foreign ID":              {lying("east", "west"), ""},
 		"own Cluster, foreign label":           {rename(cluster(ns, "east"), "east", "west"), `is "west", not east`},
 		"own Cluster, no label":                {rename(cluster(ns, "east"), "east", ""), `is "", not east`},
@@ -194,7 +212,7 @@ func TestHostileMember(t *testing.T) {
 	t.Log("what is its own")
 	own := []client.Object{
 		cluster(d.NS, "east"), brokertest.InSlot(endpoint(d.NS, "east", "10-0-0-1"), "east", 0), brokertest.InSlot(endpoint(d.NS, "east", "fd00--1"), "east", 15),
-		brokertest.InSlot(shared(d.NS, "east", "own"), "east", 31),
+		brokertest.InSlot(shared(d.NS, "east", "own"), "east", 31), brokertest.InSlot(brokertest.Page(d.NS, "east", 63), "east", 63),
 	}
 	for _, o := range own {
 		require.NoError(t, east.Create(ctx, o))
@@ -206,12 +224,14 @@ func TestHostileMember(t *testing.T) {
 	require.NoError(t, east.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(d.NS), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
 	require.NoError(t, east.Delete(ctx, own[0]))
 	require.NoError(t, east.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(d.NS), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
+	require.NoError(t, east.DeleteAllOf(ctx, &v1alpha1.ExportedServices{}, client.InNamespace(d.NS), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
 
 	t.Log("what is of another, and what is nobody's")
 	brokers := shared(d.NS, "", "of-the-broker")
 	brokers.Labels = nil
 	victims := []client.Object{
 		cluster(d.NS, "west"), brokertest.InSlot(endpoint(d.NS, "west", "10-0-0-1"), "west", 0), brokertest.InSlot(shared(d.NS, "west", "of-west"), "west", 0), brokers,
+		brokertest.InSlot(brokertest.Page(d.NS, "west", 0), "west", 0),
 	}
 	for i, o := range victims {
 		maker := west
@@ -225,6 +245,7 @@ func TestHostileMember(t *testing.T) {
 	unlabelled.ResourceVersion = ""
 	missing := []client.Object{
 		cluster(d.NS, "north"), brokertest.InSlot(endpoint(d.NS, "west", "10-0-0-2"), "west", 1), brokertest.InSlot(shared(d.NS, "west", "in-wests-name"), "west", 1), unlabelled,
+		brokertest.InSlot(brokertest.Page(d.NS, "west", 1), "west", 1),
 	}
 	for i, victim := range victims {
 		for _, a := range foreignWrites(victim, missing[i]) {

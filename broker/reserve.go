@@ -22,7 +22,7 @@ type Reservation struct {
 	// Sets are the clustersets that the cluster enters; empty: "default".
 	Sets []string
 	// ToPublish are the numbers of objects that the cluster has to publish, by resource: "endpoints",
-	// one for each gateway, and "cablepolicies".
+	// one for each gateway, "cablepolicies" and "exportedservices".
 	ToPublish map[string]int
 	// Grant bounds the number of gateways. Without one, it is trust.MaxGateways.
 	Grant trust.Grant

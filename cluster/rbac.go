@@ -29,7 +29,7 @@ func gatewayRules() []rbacv1.PolicyRule {
 			byName(rule([]string{"apps"}, []string{"deployments"}, "get"), GlobalnetName),
 			events,
 		},
-		exchanged([]string{"create", "delete", "get", "list", "patch", "update", "watch"}, "gateways"),
+		exchanged(exchange.Kinds(), []string{"create", "delete", "get", "list", "patch", "update", "watch"}, "gateways"),
 		exchange.Kinds().ReportRules(),
 		exchange.MemoryRules(),
 		[]rbacv1.PolicyRule{
@@ -42,22 +42,26 @@ func gatewayRules() []rbacv1.PolicyRule {
 }
 
 // routeAgentRules returns the rights of the route agent in Namespace: to read what the
-// gateways found, and to report.
+// gateways found, and to report. No plan of a node depends on exported Services.
 func routeAgentRules() []rbacv1.PolicyRule {
-	return append(exchanged(read, "submariners"),
+	planned := slices.DeleteFunc(exchange.Kinds(), func(k exchange.Kind) bool {
+		_, ok := k.Object.(*v1alpha1.ExportedServices)
+		return ok
+	})
+	return append(exchanged(planned, read, "submariners"),
 		rule([]string{"submariner.io"}, []string{"gateways"}, "list"), // once: what they are connected to
 		rule([]string{"submariner.io"}, []string{"routeagents"}, "create", "get", "list", "patch", "update", "watch"),
 		events,
 	)
 }
 
-// exchanged returns rights to the kinds that clusters exchange, and to more of our own.
-func exchanged(verbs []string, more ...string) []rbacv1.PolicyRule {
+// exchanged returns rights to kinds that clusters exchange, and to more of our own.
+func exchanged(kinds exchange.Table, verbs []string, more ...string) []rbacv1.PolicyRule {
 	var resources []schema.GroupResource
 	for _, r := range more {
 		resources = append(resources, schema.GroupResource{Group: "submariner.io", Resource: r})
 	}
-	rules := exchange.Kinds().Rules(verbs, resources...)
+	rules := kinds.Rules(verbs, resources...)
 	for _, r := range rules {
 		slices.Sort(r.Resources)
 	}

@@ -91,6 +91,7 @@ func TestRightsOfAgents(t *testing.T) {
 		{"get list watch", "submariner.io", "endpoints", "west-x", gateway + " " + route},
 		{"create patch update delete", "submariner.io", "endpoints", "west-x", gateway},
 		{"create patch update delete", "submariner.io", "clusters", "west", gateway},
+		{"create get list watch patch update delete", "submariner.io", "exportedservices", "west-services-0", gateway},
 		{"get watch", "submariner.io", "gateways", "gw-1", gateway},
 		{"list", "submariner.io", "gateways", "", gateway + " " + route},
 		{"get list watch", "", "configmaps", "cable-config", gateway},

@@ -222,6 +222,22 @@ func Endpoint(ns, id, address string) *submarinerv1.Endpoint {
 	}, "")
 }
 
+// Page returns page n of a cluster as the cluster puts it on the broker, with one exported Service.
+func Page(ns, id string, n int) *v1alpha1.ExportedServices {
+	return Sign(&v1alpha1.ExportedServices{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: v1alpha1.ExportedServicesName(id, n), Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
+		},
+		Spec: v1alpha1.ExportedServicesSpec{ClusterID: id, Pages: n + 1, Services: []v1alpha1.ExportedService{{
+			Namespace: "shop", Name: "web", ExportedAt: 1, Address: "10.1.0.1", Ready: true,
+			Ports: []v1alpha1.ExportedPort{{Port: 80}},
+			Endpoints: []v1alpha1.ExportedEndpoints{
+				{Targets: []int32{8080}, Pods: []v1alpha1.ExportedEndpoint{{IP: "10.2.0.1"}, {IP: "10.2.0.2"}}},
+			},
+		}}},
+	}, "")
+}
+
 // Policy returns a cable policy as a cluster puts it on the broker.
 func Policy(ns, id, name string) *v1alpha1.CablePolicies {
 	return Sign(&v1alpha1.CablePolicies{

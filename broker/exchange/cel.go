@@ -51,6 +51,23 @@ func sizeOfRules(rules string) string {
 		optional("r", "options", options) + ").sum()"
 }
 
+// sizeOfServices returns a CEL expression for the size of the records of a page of exported Services.
+// Numbers count as one digit.
+func sizeOfServices(services string) string {
+	text := func(s string) string { return "size(" + s + ")" }
+	ports := func(l string) string {
+		return l + ".map(p, 10 + " + optional("p", "name", text) + " + " + optional("p", "appProtocol", text) + ").sum()"
+	}
+	pods := "g.pods.map(e, 9 + size(e.ip) + " + optional("e", "hostname", text) + " + " + optional("e", "zone", text) + ").sum()"
+	groups := func(l string) string { return l + ".map(g, 24 + size(g.targets) + " + pods + ").sum()" }
+	terms := []string{"41 + size(s.namespace) + size(s.name)", SizeOfMaps("s", "labels", "annotations")}
+	for _, f := range []string{"internalTrafficPolicy", "trafficDistribution", "address"} {
+		terms = append(terms, optional("s", f, text))
+	}
+	terms = append(terms, optional("s", "ports", ports), optional("s", "endpoints", groups))
+	return services + ".map(s, " + strings.Join(terms, " + ") + ").sum()"
+}
+
 // Quote returns s as a CEL string.
 func Quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"

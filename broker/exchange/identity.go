@@ -1,9 +1,11 @@
 package exchange
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,20 +38,46 @@ func (i Identity) check(id string) (trust.Grant, error) {
 	return g, nil
 }
 
-// exceeds returns which of an object's networks a grant does not cover, or "".
+// exceeds returns what in an object the grant of its cluster does not cover, or "".
 func (k *Kind) exceeds(o client.Object, g trust.Grant) string {
-	if k.Named == nil || k.Named.Networks == nil {
+	if k.Named == nil {
+		return ""
+	}
+	return cmp.Or(k.exceedsNetworks(o, g), k.exceedsNamespaces(o, g))
+}
+
+// exceedsNetworks returns which of an object's networks a grant does not cover, or "".
+func (k *Kind) exceedsNetworks(o client.Object, g trust.Grant) string {
+	if k.Named.Networks == nil {
 		return ""
 	}
 	for _, text := range k.Named.Networks(o) {
-		n, err := netip.ParsePrefix(text)
-		if err != nil {
-			if a, err := netip.ParseAddr(text); err == nil {
-				n = netip.PrefixFrom(a, a.BitLen())
-			}
-		}
-		if !n.IsValid() || !g.Covers(n) {
+		n, err := parseNetwork(text)
+		if err != nil || !g.Covers(n) {
 			return fmt.Sprintf("network %.60s is not in the grant of cluster %s", text, g.Cluster)
+		}
+	}
+	return ""
+}
+
+// parseNetwork parses a network, or an address, which stands for the network with that address alone.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if strings.Contains(text, "/") {
+		return netip.ParsePrefix(text)
+	}
+	a, err := netip.ParseAddr(text)
+	return netip.PrefixFrom(a, a.BitLen()), err
+}
+
+// exceedsNamespaces returns a namespace from which an object exports and a grant does not allow it, or "".
+func (k *Kind) exceedsNamespaces(o client.Object, g trust.Grant) string {
+	if k.Named.Namespaces == nil {
+		return ""
+	}
+	for _, ns := range k.Named.Namespaces(o) {
+		if !g.MayExport(ns) {
+			return fmt.Sprintf("the grant of cluster %s allows no exports from namespace %.63q: "+
+				"delete the ServiceExports there, or allow it with subctl join --export-namespaces in that cluster", g.Cluster, ns)
 		}
 	}
 	return ""

@@ -63,11 +63,12 @@ type Kind struct {
 // an object that is in several clustersets has one copy in the other clusters.
 type Named struct {
 	Names NameRule
-	// ClusterID returns spec.cluster_id, which must be the owner's ID. It is nil for
-	// kinds without that field.
+	// ClusterID returns the field of spec that must be the owner's ID, and IDField is its name in
+	// JSON, such as "cluster_id". Both are empty for kinds without that field.
 	ClusterID func(client.Object) string
+	IDField   string
 	// Check returns what else is wrong with an object of the right name, or "". Rules are
-	// the same as expressions of the broker's admission policy.
+	// the part of it that the broker's admission policy checks, too.
 	Check func(client.Object) string
 	Rules []admissionv1.Validation
 	// Stub copies the fields that ClusterID and Check read. It is nil if they read none.
@@ -83,6 +84,12 @@ type Named struct {
 	// Networks returns the networks and addresses of an object that the grant of its cluster
 	// must cover. It may be nil.
 	Networks func(client.Object) []string
+	// Namespaces returns the namespaces from which an object exports, which the grant of its cluster
+	// must allow. It may be nil.
+	Namespaces func(client.Object) []string
+	// OwnPace specifies that changes of these objects delay no copies of other kinds, and are not
+	// delayed by those: see paces.
+	OwnPace bool
 	// PerGateway specifies that a cluster has an object for each of its gateways, whose number its grant bounds.
 	PerGateway bool
 	// Spare reports whether an object gives way to all others where a grant allows fewer than there are, and need not be
@@ -147,11 +154,12 @@ func allVerbs() []string {
 
 // Kinds returns the table of the kinds that clusters exchange. The quotas are for 1,000
 // clusters, each with a Cluster, up to four gateways and two policies, of up to 64 rules
-// each; and for twice the Clusters, since the Cluster of a cluster that is gone for good
-// stays until somebody frees its ID. At MaxSize and MaxProof each, all objects are 313 MiB; as
-// real clusters write them, 25 MiB. The broker's own cable policies count, too. Fewer clusters
-// may have more of them: see Kind.ReservedFor.
-func Kinds() Table { return Table{cablePolicies(), clusters(), endpoints()} }
+// each, and four pages of exported Services; and for twice the Clusters, since the Cluster of a
+// cluster that is gone for good stays until somebody frees its ID. At MaxSize and MaxProof each, all
+// objects are 469 MiB; as real clusters write them, 25 MiB, and about 2.5 times the bytes of their
+// export records. The broker's own cable policies count, too. Fewer clusters may have more of them:
+// see Kind.ReservedFor.
+func Kinds() Table { return Table{cablePolicies(), clusters(), endpoints(), exportedServices()} }
 
 // KindsFrom returns the table of a broker with a setting of whose cable policies apply.
 func KindsFrom(from v1alpha1.PoliciesFrom) Table {
@@ -177,6 +185,7 @@ func clusters() Kind {
 			Names:     NameRule{Prefix: "{id}"},
 			Sets:      func(o client.Object) *[]string { return &o.(*submarinerv1.Cluster).Spec.ClusterSets },
 			ClusterID: func(o client.Object) string { return o.(*submarinerv1.Cluster).Spec.ClusterID },
+			IDField:   "cluster_id",
 			Stub: func(to, from client.Object) {
 				to.(*submarinerv1.Cluster).Spec.ClusterID = from.(*submarinerv1.Cluster).Spec.ClusterID
 			},
@@ -209,6 +218,7 @@ func endpoints() Kind {
 		Named: &Named{
 			Names:     NameRule{Prefix: "{id}-submariner-cable-{id}-", Rest: hexAddress, RestNoun: "address"},
 			ClusterID: func(o client.Object) string { return o.(*submarinerv1.Endpoint).Spec.ClusterID },
+			IDField:   "cluster_id",
 			Check: func(o client.Object) string {
 				e := o.(*submarinerv1.Endpoint)
 				if e.Name == e.Spec.ClusterID+"-"+e.Spec.CableName {
@@ -246,6 +256,39 @@ func endpoints() Kind {
 }
 
 var hexAddress = regexp.MustCompile("^[0-9a-f-]+$")
+
+// exportedServices are named <id>-services-<number of the page>: see v1alpha1.ExportedServicesName.
+func exportedServices() Kind {
+	spec := func(o client.Object) *v1alpha1.ExportedServicesSpec { return &o.(*v1alpha1.ExportedServices).Spec }
+	return Kind{
+		GroupVersion: v1alpha1.GroupVersion, Name: "ExportedServices", Resource: "exportedservices",
+		Noun:   "page of exported Services",
+		Object: &v1alpha1.ExportedServices{}, List: &v1alpha1.ExportedServicesList{},
+		Fields: func(o client.Object) []any { return []any{spec(o)} },
+		Named: &Named{
+			Names:     NameRule{Prefix: "{id}-services-", Rest: pageNumber, RestNoun: "page"},
+			ClusterID: func(o client.Object) string { return spec(o).ClusterID },
+			IDField:   "clusterID",
+			Check:     func(o client.Object) string { return checkPage(spec(o)) },
+			Stub: func(to, from client.Object) {
+				*spec(to) = v1alpha1.ExportedServicesSpec{ClusterID: spec(from).ClusterID, Pages: spec(from).Pages}
+			},
+			Networks:   func(o client.Object) []string { return addressesOf(spec(o)) },
+			Namespaces: func(o client.Object) []string { return namespacesOf(spec(o)) },
+			OwnPace:    true,
+		},
+		MaxSize:      maxSize,
+		SizeVariable: admissionv1.Variable{Name: "pageSize", Expression: optional("object.spec", "services", sizeOfServices)},
+		BlankRule:    "!has(object.spec.services) || size(object.spec.services) == 0",
+		PerCluster:   v1alpha1.MaxExportPages, Reserved: 2, Quota: 4000, Verbs: allVerbs(),
+		Blank: func(id string) client.Object {
+			return &v1alpha1.ExportedServices{Spec: v1alpha1.ExportedServicesSpec{ClusterID: id}}
+		},
+	}
+}
+
+// pageNumber matches the numbers of pages: 0 to one less than v1alpha1.MaxExportPages.
+var pageNumber = regexp.MustCompile("^([0-9]|[1-5][0-9]|6[0-3])$")
 
 // cablePolicies are copied with their drivers under canonical names.
 func cablePolicies() Kind {

@@ -74,7 +74,7 @@ func (w *leakWorld) reviewHolds(m *insider, r request, a answer) bool {
 // searchHome searches what a member has in its own cluster, what its agent logs, and its status.
 func (w *leakWorld) searchHome(m *insider) (leaks []string) {
 	for _, list := range []client.ObjectList{
-		&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}, &corev1.ConfigMapList{}, &corev1.EventList{},
+		&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}, &v1alpha1.ExportedServicesList{}, &corev1.ConfigMapList{}, &corev1.EventList{},
 	} {
 		require.NoError(w.t, m.client.List(w.t.Context(), list, client.InNamespace(m.ns)))
 		b, err := json.Marshal(list)

@@ -45,7 +45,7 @@ type right struct {
 	what             func(w *leakWorld, m *insider, r request) bool
 }
 
-const exchanged = "clusters.submariner.io endpoints.submariner.io cablepolicies.submariner.io"
+const exchanged = "clusters.submariner.io endpoints.submariner.io cablepolicies.submariner.io exportedservices.submariner.io"
 
 // rights are all that a member may do. Everything else that the API server does for a member is a leak.
 var rights = []right{
@@ -145,7 +145,10 @@ func newLeakWorld(t *testing.T) *leakWorld {
 		c, e, p := brokertest.Cluster("", id), brokertest.Endpoint("", id, "10-0-0-1"), brokertest.Policy("", id, "policy-of-"+id)
 		c.Spec.PublicKey, c.Spec.ServiceCIDR, c.Spec.ClusterCIDR = mark[3], mark[4:5], mark[5:6]
 		e.Spec.Subnets, e.Spec.PrivateIP, e.Spec.BackendConfig["publicKey"] = mark[4:6], mark[6], mark[3]
-		for _, o := range []client.Object{c, e, p} {
+		page := brokertest.Page("", id, 0)
+		service := &page.Spec.Services[0]
+		service.Name, service.Address, service.Endpoints = id, netip.MustParsePrefix(mark[4]).Addr().Next().String(), nil
+		for _, o := range []client.Object{c, e, p, page} {
 			m.create(o)
 		}
 		if id == "the-hub" {

@@ -67,9 +67,7 @@ func (p *namedPlan) readLocal() {
 		}
 		reason := p.kind.flaw(o, p.ClusterID)
 		if reason == "" && p.judge.own.Serial > 0 {
-			if reason = p.kind.exceeds(o, p.judge.own); reason != "" {
-				reason += ": join again with subctl join, which renews the grant"
-			}
+			reason = p.exceedsOwn(o)
 		}
 		if reason != "" {
 			p.refuse(o, true, "%s", reason)
@@ -77,6 +75,14 @@ func (p *namedPlan) readLocal() {
 		}
 		p.ours[o.GetName()] = o
 	}
+}
+
+// exceedsOwn returns what in an object of this cluster its grant does not cover, and what to do; or "".
+func (p *namedPlan) exceedsOwn(o client.Object) string {
+	if reason := p.kind.exceedsNetworks(o, p.judge.own); reason != "" {
+		return reason + ": join again with subctl join, which renews the grant"
+	}
+	return p.kind.exceedsNamespaces(o, p.judge.own)
 }
 
 // readSet finds the objects of other clusters in a clusterset.

@@ -8,8 +8,8 @@ import (
 
 // NameRule specifies the names of a cluster's objects in clusters. A name must not read as the name
 // of two clusters, even where one cluster ID starts with another ("a" and "a-b"): either
-// the ID is the whole name, or what follows the ID in Prefix occurs in no cluster ID and
-// in no Rest.
+// the ID is the whole name; or what follows the ID in Prefix occurs in no cluster ID and
+// in no Rest; or Prefix has the ID once and ends with a character that occurs in no Rest.
 type NameRule struct {
 	// Prefix is the beginning of the names; "{id}" stands for the cluster ID.
 	Prefix string

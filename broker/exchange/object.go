@@ -199,7 +199,7 @@ func (k *Kind) flaw(o client.Object, id string) string {
 		return fmt.Sprintf("%.70q is not a cluster ID", id)
 	}
 	if own := k.claimed(o); k.Named.ClusterID != nil && own != id {
-		return fmt.Sprintf("spec.cluster_id is %.70q, not %q", own, id)
+		return fmt.Sprintf("spec.%s is %.70q, not %q", k.Named.IDField, own, id)
 	}
 	if !k.Named.Names.Owns(id, o.GetName()) {
 		return fmt.Sprintf("its name is not one of the names that cluster %q may give its %s", id, k.Resource)

@@ -17,5 +17,5 @@ func TestOwnedRules(t *testing.T) {
 		require.Equal(t, []admissionv1.OperationType{admissionv1.Update}, r.Operations)
 		got[r.APIGroups[0]] = r.Resources
 	}
-	require.Equal(t, map[string][]string{"submariner.io": {"clusters", "endpoints"}, "toys.example.com": {"toys"}}, got)
+	require.Equal(t, map[string][]string{"submariner.io": {"clusters", "endpoints", "exportedservices"}, "toys.example.com": {"toys"}}, got)
 }

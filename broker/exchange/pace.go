@@ -20,16 +20,35 @@ const pacePerSecond = 1
 // delayed, nor is what the broker's administrator makes: it must be here before pairs of clusters
 // are connected.
 type paces struct {
-	burst    int                      // of a cluster that joins, leaves or renames all it has, in one clusterset
-	limiters map[string]*rate.Limiter // by cluster ID
+	burst    int                    // of a cluster that joins, leaves or renames all it has, in one clusterset
+	limiters map[pace]*rate.Limiter // that are not full
 }
 
+// pace is what one limiter is for: the objects of a cluster, of all kinds but those with Named.OwnPace,
+// or of one of these, which kind names.
+type pace struct{ id, kind string }
+
 func newPaces(kinds Table) *paces {
-	p := &paces{limiters: map[string]*rate.Limiter{}}
+	p := &paces{limiters: map[pace]*rate.Limiter{}}
 	for _, k := range kinds {
-		p.burst += 2 * k.PerCluster
+		if !k.hasOwnPace() {
+			p.burst += 2 * k.PerCluster
+		}
 	}
 	return p
+}
+
+// hasOwnPace reports whether copies of the kind and of others do not wait for each other. k may be nil.
+func (k *Kind) hasOwnPace() bool { return k != nil && k.Named != nil && k.Named.OwnPace }
+
+// limiterOf returns which limiter a write has to pass, and its burst. sets is the number of clustersets that
+// the cluster shares with this one. An object of a Named kind has one copy, however many they are.
+func (p *paces) limiterOf(w Write, sets int) (of pace, burst int) {
+	id, _ := submarinerv1.OwnerID(w.Object)
+	if w.kind.hasOwnPace() {
+		return pace{id, w.kind.Name}, 2 * w.kind.PerCluster
+	}
+	return pace{id: id}, p.burstOf(sets)
 }
 
 // mostBursts is the number of clustersets in which a cluster may change everything at once. What it changes
@@ -50,21 +69,25 @@ func (p *paces) admit(writes []Write, sets map[string]int, now time.Time) (admit
 			admitted = append(admitted, w)
 			continue
 		}
-		burst := p.burstOf(sets[id])
-		if p.limiters[id] == nil {
-			p.limiters[id] = rate.NewLimiter(pacePerSecond, burst)
+		of, burst := p.limiterOf(w, sets[id])
+		if p.limiters[of] == nil {
+			p.limiters[of] = rate.NewLimiter(pacePerSecond, burst)
 		}
-		p.limiters[id].SetBurstAt(now, burst)
-		if !p.limiters[id].AllowN(now, 1) {
+		p.limiters[of].SetBurstAt(now, burst)
+		if !p.limiters[of].AllowN(now, 1) {
 			late[id]++
 			namespace = w.Object.GetNamespace()
 			continue
 		}
 		admitted = append(admitted, w)
 	}
-	for id, limiter := range p.limiters {
-		if limiter.TokensAt(now) >= float64(p.burstOf(sets[id])) { // the same as a new limiter
-			delete(p.limiters, id)
+	for of, limiter := range p.limiters {
+		burst := limiter.Burst()
+		if of.kind == "" {
+			burst = p.burstOf(sets[of.id])
+		}
+		if limiter.TokensAt(now) >= float64(burst) { // the same as a new limiter
+			delete(p.limiters, of)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(late)) {

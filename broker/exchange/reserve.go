@@ -115,6 +115,10 @@ func (k *Kind) ReservedFor(toPublish, stored int, g trust.Grant) (n, needed int)
 	return min(most, max(needed, k.share(stored))), needed
 }
 
+// Counted reports whether join counts the objects of the kind that the cluster has made, to reserve as
+// many on the broker. There is one Cluster, and an Endpoint for each gateway node.
+func (k *Kind) Counted() bool { return k.Named == nil || k.Slotted() && !k.Named.PerGateway }
+
 // reservation returns the name by which SetSnapshot.Reserved knows an empty object.
 func (k *Kind) reservation(name string) string { return k.Resource + "/" + name }
 

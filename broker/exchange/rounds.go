@@ -11,8 +11,8 @@ import (
 )
 
 // This file polls the clustersets that are not watched. An API server accepts 100 requests at a time on a
-// connection, and a watch is a request that does not end. With three watches for each clusterset, a hub in
-// 1,000 clustersets would need 30 connections. So a cluster watches as many clustersets as fit into three
+// connection, and a watch is a request that does not end. With four watches for each clusterset, a hub in
+// 1,000 clustersets would need 40 connections. So a cluster watches as many clustersets as fit into three
 // connections, and lists the others in turn: see docs/adr/0023-many-clustersets.md.
 
 const (

@@ -28,6 +28,9 @@ type Grant struct {
 	Networks []netip.Prefix `json:"networks"`
 	// Gateways is the most gateways that the cluster may announce.
 	Gateways int `json:"gateways"`
+	// ExportNamespaces are patterns of the namespaces from which the cluster may export Services, sorted:
+	// see MayExport.
+	ExportNamespaces []string `json:"exportNamespaces,omitempty"`
 	// Sets are the clustersets that the token of the grant discloses, sorted, and Whole is whether
 	// these are all that the cluster is in. What is signed commits to the clustersets, but does not
 	// name them: see Published.
@@ -180,6 +183,9 @@ func (g Grant) Later(now, invited int64) int64 {
 
 // Covers reports whether a network is within a grant's networks.
 func (g Grant) Covers(n netip.Prefix) bool { return within(n, g.Networks) }
+
+// MayExport reports whether the cluster may export Services of a namespace.
+func (g Grant) MayExport(namespace string) bool { return MayExport(g.ExportNamespaces, namespace) }
 
 // IsIn reports whether the token of the grant discloses that the cluster is in a clusterset.
 func (g Grant) IsIn(set string) bool { return slices.Contains(g.Sets, set) }

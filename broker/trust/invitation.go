@@ -20,6 +20,9 @@ type Invitation struct {
 	Global netip.Prefix `json:"global,omitzero"`
 	// Gateways is the most gateways that may be granted.
 	Gateways int `json:"gateways"`
+	// ExportNamespaces are patterns within which the patterns of a grant must be, sorted. Without them, a
+	// grant may allow exports from all namespaces but those that MayExport reserves.
+	ExportNamespaces []string `json:"exportNamespaces,omitempty"`
 	// Sets are the clustersets that may be granted, as far as the token discloses them, sorted.
 	Sets []string `json:"-"`
 	// Serial is the time when the invitation was signed, and Expires the time when it expires,
@@ -124,7 +127,22 @@ func (i Invitation) Covers(g Grant) error {
 			return fmt.Errorf("the invitation does not cover network %s", n)
 		}
 	}
-	return nil
+	return i.coversExports(g)
+}
+
+// coversExports returns an error that names the namespaces from which a grant allows exports, and the
+// invitation does not; nil if there are none.
+func (i Invitation) coversExports(g Grant) error {
+	switch p := beyond(g.ExportNamespaces, i.ExportNamespaces); {
+	case p == "":
+		return nil
+	case len(i.ExportNamespaces) == 0:
+		return fmt.Errorf("the invitation does not cover exports from namespaces %q: it names none, and %s are reserved", p, strings.Join(reserved, ", "))
+	case len(g.ExportNamespaces) == 0:
+		return fmt.Errorf("the invitation covers exports from namespaces %s, not from all", strings.Join(i.ExportNamespaces, ", "))
+	default:
+		return fmt.Errorf("the invitation covers exports from namespaces %s, not from %s", strings.Join(i.ExportNamespaces, ", "), p)
+	}
 }
 
 // Allows reports whether a network may be granted.

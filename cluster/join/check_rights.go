@@ -65,7 +65,7 @@ func deniedFor(ctx context.Context, s cluster.Side, objs []client.Object) ([]kub
 func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	out, err := kube.ObjectRights(c.Scheme(), append(slices.Clone(objs), cluster.RedactedSecrets()...), "create", "patch")
 	for _, k := range exchange.Kinds() {
-		if k.Free != nil { // see countShared
+		if k.Counted() { // see countShared
 			out = append(out, kube.NewRight("list", k.GroupVersion.Group, k.Resource, cluster.Namespace))
 		}
 	}

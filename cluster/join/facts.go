@@ -47,8 +47,8 @@ type Facts struct {
 	Trust *cluster.Trust
 	// Namespace is the namespace of the agents; nil if it does not exist.
 	Namespace *corev1.Namespace
-	// Shared are the numbers of objects that were made in the cluster, of the kinds that it shares
-	// and whose names people choose, by resource: "cablepolicies".
+	// Shared are the numbers of objects that were made in the cluster, of the kinds of which the broker
+	// reserves as many, by resource: "cablepolicies" and "exportedservices".
 	Shared map[string]int
 	// CableConfig is the ConfigMap with settings of the cable drivers; nil if the user
 	// names none, or it does not exist.
@@ -113,7 +113,7 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 func countShared(ctx context.Context, c client.Reader) (map[string]int, error) {
 	out := map[string]int{}
 	for _, k := range exchange.Kinds() {
-		if k.Free == nil {
+		if !k.Counted() {
 			continue
 		}
 		list := k.List.DeepCopyObject().(client.ObjectList)

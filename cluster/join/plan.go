@@ -121,8 +121,8 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	return p, nil
 }
 
-// reservation returns what the broker reserves for the cluster: an Endpoint for each gateway, and one
-// of what the cluster has of the kinds whose names people choose.
+// reservation returns what the broker reserves for the cluster: an Endpoint for each gateway, and as
+// many objects of the other kinds as the cluster has, such as cable policies.
 func (r request) reservation() broker.Reservation {
 	out := broker.Reservation{Sets: r.Sets(), ToPublish: maps.Clone(r.member.Shared), Grant: r.grant(), Kinds: exchange.KindsFrom(r.broker.Broker.Spec.PoliciesFrom)}
 	if out.ToPublish == nil {

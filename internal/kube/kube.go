@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -66,8 +67,8 @@ func Settled(write func() error) error { return retry.RetryOnConflict(retry.Defa
 // not ask the API server, which may not have the kind yet.
 func Resource(gvk schema.GroupVersionKind) string {
 	switch gvk.Kind {
-	case "CablePolicies": // plural already
-		return "cablepolicies"
+	case "CablePolicies", "ExportedServices": // plural already
+		return strings.ToLower(gvk.Kind)
 	case "Gateway": // guessed as "gatewaies"
 		return "gateways"
 	}
