@@ -21,7 +21,7 @@ import (
 // the limit ends a route agent, or a gateway whose cables are in the kernel. Cables of wireguard-go and
 // charon end with the gateway's pod: they count towards its limit, too.
 const (
-	GatewayMemory    = 4 << 30
+	GatewayMemory    = 6 << 30
 	RouteAgentMemory = 2 << 30
 )
 

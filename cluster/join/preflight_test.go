@@ -61,7 +61,7 @@ func TestRejectionIsFoundFirst(t *testing.T) {
 		require.Eventually(t, func() bool { _, err = try(image); return err != nil }, time.Minute, 200*time.Millisecond)
 		require.ErrorContains(t, err, "DaemonSet submariner-gateway: its pods would not be created: ")
 		require.ErrorContains(t, err,
-			"maximum memory usage per Container is 1Gi, but limit is 4Gi: raise the limits of the LimitRange")
+			"maximum memory usage per Container is 1Gi, but limit is 6Gi: raise the limits of the LimitRange")
 		require.ErrorContains(t, err, "DaemonSet submariner-routeagent: its pods would not be created: ")
 		require.ErrorContains(t, err, "nothing was changed")
 	}
