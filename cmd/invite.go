@@ -29,11 +29,11 @@ import (
 const inviteLong = `Write a join file for one cluster, for the broker on the cluster of the current context.
 
 The file that deploy-broker wrote can make any cluster a member. This one is for one cluster ID,
-and for the networks, the number of gateway nodes and the clustersets that the flags specify (on a
-broker with globalnet also for a global network, which stays reserved until the file has expired,
-or the cluster has joined and left): the other clusters, and as far as possible the broker, refuse
-anything else. It expires, a later invitation of the cluster replaces it, and subctl uninvite
-withdraws it. With --networks, the command warns of conflicts with networks of other clusters,
+and for the networks, the number of gateway nodes, the clustersets and the namespaces of exported
+Services that the flags specify (on a broker with globalnet also for a global network, which stays
+reserved until the file has expired, or the cluster has joined and left): the other clusters, and as
+far as possible the broker, refuse anything else. It expires, a later invitation of the cluster
+replaces it, and subctl uninvite withdraws it. With --networks, the command warns of conflicts with networks of other clusters,
 also of those that the cluster will not see.
 
 The file contains an invitation, which is signed with the administrator's key of the file
@@ -90,6 +90,8 @@ func newInvite(g *globals) *cobra.Command {
 	f.BoolVar(&o.globalnet, "globalnet", true, "on a broker with globalnet, reserve a global network for the cluster, besides --networks")
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr", "", "that network, such as 242.1.0.0/16 (default: allocated from the range of the broker)")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", 0, "number of addresses of that network; rounded up to a power of two (default: the broker's)")
+	f.StringSliceVar(&o.bounds.ExportNamespaces, "export-namespaces", nil, "namespaces from which the cluster may export Services: names, or "+
+		"beginnings of names that end with * (default: all but kube-*, openshift-* and submariner-*)")
 	f.IntVar(&o.bounds.Gateways, "gateways", 2, "maximum number of gateway nodes of the cluster")
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
@@ -203,6 +205,8 @@ func (o *inviteCluster) check() error {
 	if n := o.bounds.Gateways; n < 1 || n > trust.MaxGateways {
 		errs = append(errs, fmt.Errorf("--gateways %d is not a number of gateway nodes: specify 1 to %d", n, trust.MaxGateways))
 	}
+	errs = append(errs, trust.CheckNamespaces("--export-namespaces", o.bounds.ExportNamespaces))
+	o.bounds.ExportNamespaces = trust.SortNamespaces(o.bounds.ExportNamespaces)
 	for _, set := range o.bounds.Sets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}

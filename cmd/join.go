@@ -117,6 +117,8 @@ func newJoin(g *globals) *cobra.Command {
 		"(see docs/services.md); false: leave it alone")
 	f.StringVar(&o.CoreDNSConfig, "coredns-custom-configmap", "", "ConfigMap of CoreDNS for that, NAME in kube-system "+
 		"or NAMESPACE/NAME (default: subctl finds out what to change)")
+	f.StringSliceVar(&o.ExportNamespaces, "export-namespaces", nil, "namespaces from which this cluster may export Services: names, or "+
+		"beginnings of names that end with * (default: all but kube-*, openshift-* and submariner-*)")
 	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind NAT (see docs/nat.md)")
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none, and "+
 		"other nodes in place of gateway nodes that are gone (see docs/failover.md)")
@@ -151,7 +153,7 @@ func newJoin(g *globals) *cobra.Command {
 		"encryption")
 	cli.GroupFlags(c, "IPsec", "nattport", "force-udp-encaps", "ipsec-debug", "preferred-server")
 	cli.GroupFlags(c, "Global network", "globalnet", "globalnet-cidr", "globalnet-cluster-size")
-	cli.GroupFlags(c, "Services", "service-discovery", "dns", "coredns-custom-configmap")
+	cli.GroupFlags(c, "Services", "service-discovery", "export-namespaces", "dns", "coredns-custom-configmap")
 	cli.GroupFlags(c, "Health check", "health-check", "health-check-interval", "health-check-max-packet-loss-count")
 	cli.Complete(c, "gateway-nodes", g.Reading(look.NodeNames))
 	cli.Complete(c, "cable-driver-config", g.Reading(func(ctx context.Context, c client.Client) ([]string, error) {

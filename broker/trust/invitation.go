@@ -127,18 +127,18 @@ func (i Invitation) Covers(g Grant) error {
 			return fmt.Errorf("the invitation does not cover network %s", n)
 		}
 	}
-	return i.coversExports(g)
+	return i.CoversExports(g.ExportNamespaces)
 }
 
-// coversExports returns an error that names the namespaces from which a grant allows exports, and the
-// invitation does not; nil if there are none.
-func (i Invitation) coversExports(g Grant) error {
-	switch p := beyond(g.ExportNamespaces, i.ExportNamespaces); {
+// CoversExports returns an error that names namespaces from which a grant with these patterns would allow
+// exports, and the invitation does not; nil if there are none.
+func (i Invitation) CoversExports(patterns []string) error {
+	switch p := beyond(patterns, i.ExportNamespaces); {
 	case p == "":
 		return nil
 	case len(i.ExportNamespaces) == 0:
 		return fmt.Errorf("the invitation does not cover exports from namespaces %q: it names none, and %s are reserved", p, strings.Join(reserved, ", "))
-	case len(g.ExportNamespaces) == 0:
+	case len(patterns) == 0:
 		return fmt.Errorf("the invitation covers exports from namespaces %s, not from all", strings.Join(i.ExportNamespaces, ", "))
 	default:
 		return fmt.Errorf("the invitation covers exports from namespaces %s, not from %s", strings.Join(i.ExportNamespaces, ", "), p)

@@ -20,16 +20,16 @@ var reserved = []string{"kube-*", "openshift-*", "submariner-*"}
 
 var pattern = regexp.MustCompile(`^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|[a-z0-9][-a-z0-9]{0,61}\*)$`)
 
-// CheckNamespaces returns all mistakes in patterns.
-func CheckNamespaces(patterns []string) error {
+// CheckNamespaces returns all mistakes in patterns. source specifies them, such as a flag.
+func CheckNamespaces(source string, patterns []string) error {
 	var errs []error
 	for _, p := range patterns {
 		if !pattern.MatchString(p) {
-			errs = append(errs, fmt.Errorf("%q is neither the name of a namespace nor the beginning of one with * at its end, such as team-*", p))
+			errs = append(errs, fmt.Errorf("%s: %q is neither the name of a namespace nor the beginning of one with * at its end, such as team-*", source, p))
 		}
 	}
 	if n := len(patterns); n > maxPatterns {
-		errs = append(errs, fmt.Errorf("%d namespaces are more than %d: combine some of them by the beginning of their names, such as team-*", n, maxPatterns))
+		errs = append(errs, fmt.Errorf("%s: %d namespaces are more than %d: combine some of them by the beginning of their names, such as team-*", source, n, maxPatterns))
 	}
 	return errors.Join(errs...)
 }

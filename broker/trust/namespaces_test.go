@@ -30,14 +30,14 @@ func TestMayExport(t *testing.T) {
 }
 
 func TestCheckNamespaces(t *testing.T) {
-	require.NoError(t, CheckNamespaces(nil))
-	require.NoError(t, CheckNamespaces([]string{"*", "a", "a-*", "a*", "0-9"}))
-	err := CheckNamespaces([]string{"", "A", "a", "**", "*a", "a*b", "-a", "a-", "a.b", "a b"})
+	require.NoError(t, CheckNamespaces("--x", nil))
+	require.NoError(t, CheckNamespaces("--x", []string{"*", "a", "a-*", "a*", "0-9"}))
+	err := CheckNamespaces("--x", []string{"", "A", "a", "**", "*a", "a*b", "-a", "a-", "a.b", "a b"})
 	for _, wrong := range []string{"", "A", "**", "*a", "a*b", "-a", "a-", "a.b", "a b"} {
-		require.ErrorContains(t, err, fmt.Sprintf("%q is neither the name of a namespace nor the beginning of one with * at its end, such as team-*", wrong))
+		require.ErrorContains(t, err, fmt.Sprintf("--x: %q is neither the name of a namespace nor the beginning of one with * at its end, such as team-*", wrong))
 	}
-	require.NotContains(t, err.Error(), `"a" is`)
-	require.ErrorContains(t, CheckNamespaces(slices.Repeat([]string{"a"}, 65)), "65 namespaces are more than 64")
+	require.NotContains(t, err.Error(), `"a" is neither`)
+	require.ErrorContains(t, CheckNamespaces("--x", slices.Repeat([]string{"a"}, 65)), "--x: 65 namespaces are more than 64")
 	require.Equal(t, []string{"a", "b"}, SortNamespaces([]string{"b", "a", "b"}))
 	require.Nil(t, SortNamespaces(nil))
 }

@@ -46,6 +46,9 @@ func checkInvitation(r request) ([]string, error) {
 		errs = append(errs, fmt.Errorf("the join file allows %d gateway nodes, and this cluster would have %d: specify fewer with --gateways or --gateway-nodes, "+
 			"remove labels from nodes, or %s", i.Gateways, n, anotherFile))
 	}
+	if err := i.CoversExports(g.ExportNamespaces); err != nil {
+		errs = append(errs, fmt.Errorf("%w: specify others with --export-namespaces, or %s", err, anotherFile))
+	}
 	for _, set := range g.Sets {
 		if !i.IsFor(set) {
 			errs = append(errs, fmt.Errorf("the join file is for clusterset %s, not %s: specify it with --clusterset, or %s", strings.Join(i.Sets, ", "), set, anotherFile))

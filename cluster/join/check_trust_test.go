@@ -95,6 +95,11 @@ func TestCheckInvitation(t *testing.T) {
 			"another clusterset", func(i *trust.Invitation) { i.Sets = []string{"prod"} },
 			"the join file is for clusterset prod, not default: specify it with --clusterset, or " + ask,
 		},
+		{"namespaces of exports", func(i *trust.Invitation) { i.ExportNamespaces = []string{"shop", "team-*"} }, ""},
+		{
+			"namespaces of exports outside", func(i *trust.Invitation) { i.ExportNamespaces = []string{"team-*"} },
+			"the invitation covers exports from namespaces team-*, not from shop: specify others with --export-namespaces, or " + ask,
+		},
 		{
 			"two mistakes", func(i *trust.Invitation) { i.Cluster, i.Gateways = "east", 1 },
 			`the join file is for cluster "east", not "west": join with --clusterid east, or ` + ask + "\n" +
@@ -104,6 +109,7 @@ func TestCheckInvitation(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()
 			s.GatewayNodes = []string{"n1", "n2"}
+			s.ExportNamespaces = []string{"shop"}
 			i := trust.Invitation{
 				Key: brokertest.Key("invitee").Public(), Cluster: "west", Gateways: 2, Sets: []string{"default"},
 				Networks: []netip.Prefix{netip.MustParsePrefix("10.111.0.0/16"), netip.MustParsePrefix("10.101.0.0/16")},

@@ -72,6 +72,9 @@ type Options struct {
 	// Gateways is the number of gateway nodes that the cluster is to have at least: join labels those that
 	// are missing, spread over zones. 0 is 1.
 	Gateways int
+	// ExportNamespaces are patterns of the namespaces from which the cluster may export Services; empty:
+	// see trust.MayExport.
+	ExportNamespaces []string
 	// MultiActiveGateway specifies whether every gateway is active.
 	MultiActiveGateway bool
 	HealthCheck        bool
@@ -114,6 +117,7 @@ func (o Options) Validate() error {
 	}
 	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber(), o.CheckGlobalnet(), o.checkProxy())
 	errs = append(errs, o.checkDNSConfig())
+	errs = append(errs, trust.CheckNamespaces(o.source("export-namespaces"), o.ExportNamespaces))
 	errs = append(errs, submarinerv1.CheckLabels(o.source("cluster-labels"), o.Labels))
 	return errors.Join(errs...)
 }

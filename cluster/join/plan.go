@@ -190,6 +190,7 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 		spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{} // see settings
 	}
 	r.dnsFields(&spec)
+	spec.ServiceDiscovery.ExportNamespaces = r.exportNamespaces()
 	if len(r.GatewayNodes) > 0 {
 		spec.GatewayNodes = slices.Compact(slices.Sorted(slices.Values(r.GatewayNodes)))
 	}

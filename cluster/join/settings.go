@@ -54,6 +54,11 @@ var settings = []setting{
 	{"coredns-custom-configmap", "coreDNSCustomConfig", func(o *Options, s *v1alpha1.Submariner) {
 		o.CoreDNSConfig = dnsRefText(s.Spec.CoreDNSCustomConfig)
 	}},
+	{"export-namespaces", "serviceDiscovery.exportNamespaces", func(o *Options, s *v1alpha1.Submariner) {
+		if s.Spec.ServiceDiscovery != nil {
+			o.ExportNamespaces = s.Spec.ServiceDiscovery.ExportNamespaces
+		}
+	}},
 	{"natt", "natEnabled", func(o *Options, s *v1alpha1.Submariner) { o.NAT = s.Spec.NatEnabled }},
 	{"health-check", "connectionHealthCheck.enabled", func(o *Options, s *v1alpha1.Submariner) { o.HealthCheck = s.Spec.HealthCheck().Enabled }},
 	{"health-check-interval", "connectionHealthCheck.intervalSeconds", func(o *Options, s *v1alpha1.Submariner) {

@@ -69,7 +69,18 @@ func (r request) grant() trust.Grant {
 	slices.SortFunc(networks, netip.Prefix.Compare)
 	return trust.Grant{
 		Cluster: r.ClusterID, UID: r.member.UID, Networks: slices.Compact(networks), Gateways: r.mostGateways(), Sets: r.Sets(),
+		ExportNamespaces: r.exportNamespaces(),
 	}
+}
+
+// exportNamespaces returns the patterns of the namespaces from which the cluster may export Services. If
+// nobody specifies any, they are those of the invitation.
+func (r request) exportNamespaces() []string {
+	patterns := r.ExportNamespaces
+	if i, err := r.file.Invited(); err == nil && i != nil && len(patterns) == 0 { // checkInvitation reports an error
+		patterns = i.ExportNamespaces
+	}
+	return trust.SortNamespaces(patterns)
 }
 
 // announcedNetworks returns the networks in which other clusters are to reach this one.
@@ -136,6 +147,7 @@ func grantFields(g trust.Grant) map[string]string {
 	flatten(out, "", map[string]any{
 		"cluster": g.Cluster, "clusterUID": g.UID, "gateways": g.Gateways,
 		"networks": cable.FormatCIDRs(g.Networks), "clusterSets": texts(g.Sets),
+		"exportNamespaces": texts(g.ExportNamespaces),
 	})
 	return out
 }
