@@ -77,11 +77,30 @@ func (o *exportService) lacks(
 		return cmp.Or(printer.Clean(ready.Message), ready.Reason)
 	case set.discovery && exportCondition(export, mcsv1alpha1.ServiceExportConditionConflict).Status == "":
 		return set.noReport() // with a global network, the condition Ready is of another agent
+	case set.discovery && set.global && o.unpublished(ctx, c, set.cluster):
+		return notPublished
 	}
 	if missing := o.unprogrammed(ctx, c); len(missing) > 0 {
 		return "the address is allocated, and not yet programmed by gateway " + printer.Clean(words.List(missing))
 	}
 	return ""
+}
+
+// notPublished tells why the agent of service discovery does not publish an export. With a global network, no condition does.
+const notPublished = "other clusters do not learn its name: spec.serviceDiscovery.exportNamespaces of the Submariner " +
+	"does not allow the namespace, or the cluster exports too many Services"
+
+// unpublished reports whether the Service is in no page of the cluster, as far as this user may read that.
+func (o *exportService) unpublished(ctx context.Context, c client.Client, id string) bool {
+	var list v1alpha1.ExportedServicesList
+	if c.List(ctx, &list, client.InNamespace(submarinerv1.OperatorNamespace)) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(list.Items, func(page v1alpha1.ExportedServices) bool {
+		return submarinerv1.MakerOf(&page, id) == id && slices.ContainsFunc(page.Spec.Services, func(s v1alpha1.ExportedService) bool {
+			return s.Namespace == o.namespace && s.Name == o.name
+		})
+	})
 }
 
 // exportCondition returns a condition of an export; the zero Condition if it has none.

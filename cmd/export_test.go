@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,10 @@ func discoveryExport(conflict metav1.ConditionStatus, message string, others ...
 	own := member(submarinerv1.OperatorNamespace, "west", "172.18.0.2", "vxlan", nil)[0]
 	own.SetLabels(nil) // not a copy
 	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "derived-u3k8h2", Namespace: "shop", Labels: map[string]string{mcsv1alpha1.LabelServiceName: "far"}}}
-	w["west"] = append(w["west"], own, derived)
+	page := &v1alpha1.ExportedServices{ObjectMeta: named("west-services-0")}
+	page.Spec.ClusterID = "west"
+	page.Spec.Services = []v1alpha1.ExportedService{exportRecordOf("shop", "web", "100.64.0.9", "")}
+	w["west"] = append(w["west"], own, derived, page)
 	return w
 }
 
@@ -77,6 +81,15 @@ func withGlobal(w world) world {
 			o.Status.Conditions[0].Message = "other clusters reach the Service at 242.0.255.254"
 		}
 	}
+	return w
+}
+
+// withoutPages returns a world whose clusters publish nothing.
+func withoutPages(w world) world {
+	w["west"] = slices.DeleteFunc(w["west"], func(o client.Object) bool {
+		_, is := o.(*v1alpha1.ExportedServices)
+		return is
+	})
 	return w
 }
 
@@ -136,36 +149,37 @@ func TestExport(t *testing.T) {
 		world world
 		line  string
 	}{
-		"export":                      {exportedWorld(), "export service db -n shop --wait=false"},
-		"export_dry":                  {exportedWorld(), "export service db -n shop --dry-run"},
-		"export_dry_yaml":             {exportedWorld(), "export service db -n shop --dry-run -o yaml"},
-		"export_json":                 {exportedWorld(), "export service db -n shop --wait=false -o json"},
-		"export_again":                {exportedWorld(), "export service web -n shop"},
-		"export_again_dry":            {exportedWorld(), "export service web -n shop --dry-run"},
-		"export_local":                {local, "export service db -n shop"},
-		"export_other_name":           {exportedWorld(), "export service dd -n shop"},
-		"export_other_namespace":      {exportedWorld(), "export service db"},
-		"export_unknown":              {exportedWorld(), "export service payments -n shop"},
-		"export_external_name":        {exportedWorld(), "export service elsewhere -n shop"},
-		"export_not_joined":           {alone, "export service db -n shop"},
-		"export_pending":              {exportWorld(metav1.ConditionFalse, "Pending", "0 of 1 global addresses are allocated: \x1b[2Jsee kubectl get globalingressips"), "export service web -n shop --timeout 1ms"},
-		"export_no_agent":             {exportWorld("", "", ""), "export service db -n shop --timeout 1ms"},
-		"export_discovery":            {discoveryExport("False", "none", "north", "east"), "export service web -n shop"},
-		"export_discovery_alone":      {discoveryExport("False", "none"), "export service web -n shop"},
-		"export_discovery_conflict":   {discoveryExport("True", "cluster \x1b[2Jeast has port 80,\nthis one 81", "e\x1b[31mast"), "export service web -n shop"},
-		"export_discovery_no_agent":   {discoveryExport("False", "none"), "export service db -n shop --timeout 1ms"},
-		"export_discovery_global":     {withGlobal(discoveryExport("False", "none", "east")), "export service web -n shop"},
-		"export_discovery_unseen":     {withoutConflict(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
-		"export_discovery_derived":    {discoveryExport("False", "none"), "export service derived-u3k8h2 -n shop"},
-		"export_annotations_dry":      {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run"},
-		"export_annotations_dry_yaml": {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run -o yaml"},
-		"export_annotations_change":   {spread(discoveryExport("False", "none", "east")), "export service web -n shop --spread=false --direct"},
-		"export_annotations_same":     {spread(discoveryExport("False", "none", "east")), "export service web -n shop --spread --wait=false"},
-		"unexport":                    {exportedWorld(), "unexport service web -n shop"},
-		"unexport_dry":                {exportedWorld(), "unexport service web -n shop --dry-run"},
-		"unexport_yaml":               {exportedWorld(), "unexport service web -n shop -o yaml"},
-		"unexport_not_exported":       {exportedWorld(), "unexport service db -n shop"},
-		"unexport_nothing":            {exportedWorld(), "unexport service web"},
+		"export":                       {exportedWorld(), "export service db -n shop --wait=false"},
+		"export_dry":                   {exportedWorld(), "export service db -n shop --dry-run"},
+		"export_dry_yaml":              {exportedWorld(), "export service db -n shop --dry-run -o yaml"},
+		"export_json":                  {exportedWorld(), "export service db -n shop --wait=false -o json"},
+		"export_again":                 {exportedWorld(), "export service web -n shop"},
+		"export_again_dry":             {exportedWorld(), "export service web -n shop --dry-run"},
+		"export_local":                 {local, "export service db -n shop"},
+		"export_other_name":            {exportedWorld(), "export service dd -n shop"},
+		"export_other_namespace":       {exportedWorld(), "export service db"},
+		"export_unknown":               {exportedWorld(), "export service payments -n shop"},
+		"export_external_name":         {exportedWorld(), "export service elsewhere -n shop"},
+		"export_not_joined":            {alone, "export service db -n shop"},
+		"export_pending":               {exportWorld(metav1.ConditionFalse, "Pending", "0 of 1 global addresses are allocated: \x1b[2Jsee kubectl get globalingressips"), "export service web -n shop --timeout 1ms"},
+		"export_no_agent":              {exportWorld("", "", ""), "export service db -n shop --timeout 1ms"},
+		"export_discovery":             {discoveryExport("False", "none", "north", "east"), "export service web -n shop"},
+		"export_discovery_alone":       {discoveryExport("False", "none"), "export service web -n shop"},
+		"export_discovery_conflict":    {discoveryExport("True", "cluster \x1b[2Jeast has port 80,\nthis one 81", "e\x1b[31mast"), "export service web -n shop"},
+		"export_discovery_no_agent":    {discoveryExport("False", "none"), "export service db -n shop --timeout 1ms"},
+		"export_discovery_global":      {withGlobal(discoveryExport("False", "none", "east")), "export service web -n shop"},
+		"export_discovery_unpublished": {withoutPages(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
+		"export_discovery_unseen":      {withoutConflict(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
+		"export_discovery_derived":     {discoveryExport("False", "none"), "export service derived-u3k8h2 -n shop"},
+		"export_annotations_dry":       {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run"},
+		"export_annotations_dry_yaml":  {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run -o yaml"},
+		"export_annotations_change":    {spread(discoveryExport("False", "none", "east")), "export service web -n shop --spread=false --direct"},
+		"export_annotations_same":      {spread(discoveryExport("False", "none", "east")), "export service web -n shop --spread --wait=false"},
+		"unexport":                     {exportedWorld(), "unexport service web -n shop"},
+		"unexport_dry":                 {exportedWorld(), "unexport service web -n shop --dry-run"},
+		"unexport_yaml":                {exportedWorld(), "unexport service web -n shop -o yaml"},
+		"unexport_not_exported":        {exportedWorld(), "unexport service db -n shop"},
+		"unexport_nothing":             {exportedWorld(), "unexport service web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, "export/"+name, runAtOnce(t, test.world, []string{"west"}, strings.Fields(test.line)...))
