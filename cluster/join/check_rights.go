@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
@@ -71,6 +72,9 @@ func joinRights(c client.Client, objs []client.Object) ([]kube.Right, error) {
 	}
 	if slices.ContainsFunc(objs, func(o client.Object) bool { _, ok := o.(*appsv1.Deployment); return ok }) {
 		out = append(out, kube.NewRight("get", appsv1.GroupName, "deployments", cluster.Namespace))
+	}
+	if slices.ContainsFunc(objs, func(o client.Object) bool { _, ok := o.(*corev1.Service); return ok }) {
+		out = append(out, kube.NewRight("get", "", "services", cluster.Namespace)) // its address
 	}
 	return append(out,
 		kube.Right{Verb: "get", Resource: "namespaces"}, kube.Right{Verb: "get", Resource: "secrets", Namespace: cluster.Namespace},
