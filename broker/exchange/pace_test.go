@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 )
 
 func TestPaces(t *testing.T) {
@@ -51,6 +52,29 @@ func TestPaces(t *testing.T) {
 
 	p.admit(nil, nil, now.Add(time.Hour))
 	require.Empty(t, p.limiters, "what is as new is forgotten")
+}
+
+// Pages of exported Services change with pods: a member that changes them all the time delays neither its
+// Endpoints nor its policies, nor do those delay pages.
+func TestHostilePaceOfPages(t *testing.T) {
+	kinds := Kinds()
+	of := func(o client.Object, n int) []Write {
+		k, err := kinds.Of(o)
+		require.NoError(t, err)
+		o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"})
+		return slices.Repeat([]Write{{Op: Update, Object: o, kind: k}}, n)
+	}
+	p, now := newPaces(kinds), time.Unix(0, 0)
+	pages, endpoints := of(&v1alpha1.ExportedServices{}, 1000), of(&submarinerv1.Endpoint{}, 1000)
+	admitted, _ := p.admit(pages, map[string]int{"west": 50}, now)
+	require.Len(t, admitted, 2*v1alpha1.MaxExportPages, "an object has one copy, however many clustersets it is in")
+	admitted, _ = p.admit(endpoints[:p.burst], nil, now)
+	require.Len(t, admitted, p.burst)
+	admitted, held := p.admit(append(pages, endpoints...), nil, now.Add(time.Second))
+	require.Len(t, admitted, 2, "one of each in a second")
+	require.Len(t, held, 1)
+	p.admit(nil, nil, now.Add(time.Hour))
+	require.Empty(t, p.limiters)
 }
 
 // A member that shares one clusterset with a hub of 1,000 changes no more there than in any other cluster: what is
