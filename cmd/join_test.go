@@ -48,10 +48,26 @@ func newJoinWorld(t *testing.T) *joinWorld {
 	require.NoError(t, err)
 	require.NoError(t, broker.Apply(t.Context(), w.hubC, objs))
 	w.file = w.invite(t, time.Hour)
+	require.NoError(t, w.memberC.Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "coredns"},
+		Data:       map[string]string{"Corefile": corefile},
+	}))
 	for name, cidr := range map[string]string{"n1": "10.111.1.0/24", "n2": "10.111.2.0/24"} {
 		w.node(t, name, cidr)
 	}
 	return w
+}
+
+// corefile is the configuration of the member's DNS before it joins.
+const corefile = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    cache 30\n    reload\n    loadbalance\n}\n"
+
+// readCorefile returns the configuration of the member's DNS.
+func (w *joinWorld) readCorefile(t *testing.T) string {
+	t.Helper()
+	cm := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "coredns"}
+	require.NoError(t, w.memberC.Get(t.Context(), key, cm))
+	return cm.Data["Corefile"]
 }
 
 // invite writes a join file whose token lives for ttl.
@@ -208,6 +224,7 @@ func TestJoinAndUninstall(t *testing.T) {
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, trusted))
 	require.Equal(t, string(trusted.Data[cluster.KeyGrant]), sub.Annotations[submarinerv1.GrantAnnotation])
 	require.Equal(t, "generic", sub.Status.NetworkPlugin)
+	require.Contains(t, w.readCorefile(t), corefile+"# submariner-begin")
 	w.statusForUpstream(t)
 
 	t.Run("join again", func(t *testing.T) {
@@ -237,6 +254,7 @@ func TestJoinAndUninstall(t *testing.T) {
 	w.policies(t)
 	w.uninstall(t)
 	require.Equal(t, before, w.state(t), "uninstall must leave what was there before")
+	require.Equal(t, corefile, w.readCorefile(t))
 	left := &v1alpha1.CablePoliciesList{}
 	require.NoError(t, w.hubC.List(t.Context(), left))
 	var names []string

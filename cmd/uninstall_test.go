@@ -49,7 +49,7 @@ func (w *joinWorld) refuses(t *testing.T) {
 		"let the broker keep these policies with subctl cable-policy adopt --from west --context BROKER, or continue with --force=policies\n")
 	r = w.run(t, "uninstall", "--dry-run")
 	require.Equal(t, cli.ExitTrouble, r.code)
-	require.Contains(t, r.stdout, table+"delete Submariner")
+	require.Contains(t, r.stdout, table+"remove from the cluster's DNS what subctl has added\ndelete Submariner")
 	require.Contains(t, r.stderr, "without --force=policies, uninstall is refused")
 	require.Equal(t, cli.ExitTrouble, w.run(t, "uninstall", "--dry-run", "--force=nodes,broker").code, "they are other obstacles")
 	require.Equal(t, result{code: cli.ExitUsage, stderr: "Error: --force=x names no obstacle: use policies, nodes, " +
