@@ -87,8 +87,8 @@ func (o *exportService) lacks(
 }
 
 // notPublished tells why the agent of service discovery does not publish an export. With a global network, no condition does.
-const notPublished = "other clusters do not learn its name: spec.serviceDiscovery.exportNamespaces of the Submariner " +
-	"does not allow the namespace, or the cluster exports too many Services"
+const notPublished = "other clusters do not learn its name: the grant of this cluster does not allow the namespace " +
+	"(subctl join --export-namespaces), or the cluster exports too many Services"
 
 // unpublished reports whether the Service is in no page of the cluster, as far as this user may read that.
 func (o *exportService) unpublished(ctx context.Context, c client.Client, id string) bool {

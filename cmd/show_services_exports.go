@@ -97,7 +97,7 @@ func (e *exportedService) judge(o *mcsv1alpha1.ServiceExport, published bool) {
 		set(exportWaiting, metav1.Condition{
 			Reason: string(mcsv1alpha1.ServiceExportReasonPending), LastTransitionTime: o.CreationTimestamp,
 			Message: "the agent of service discovery has not published it: see kubectl -n " + cluster.Namespace +
-				" get deployment " + cluster.ServiceDiscoveryName + ", and spec.serviceDiscovery.exportNamespaces of the Submariner",
+				" get deployment " + cluster.ServiceDiscoveryName + ", and whether the grant allows the namespace (subctl join --export-namespaces)",
 		})
 	case conflict.Status == metav1.ConditionTrue:
 		set(exportConflict, conflict)
