@@ -89,6 +89,13 @@ failover: build lab image ## what failures of a gateway cost; writes docs/failov
 e2e-failover: build lab image ## each failure of a gateway once, in a lab of its own; part of e2e (root)
 	E2E_FAILOVER=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e
 
+# Each failure so often, from the point of view of clients that use the name of a Service: as failover, this may be stopped, and continued. E2E_SERVICE_FAULTS names faults, if not
+# all are wanted. E2E_LONG=1 takes the broker away for 10 minutes instead of one.
+SERVICE_RUNS := 20
+service-failures: build lab image ## what failures cost clients of Services; writes docs/services.json and the table in docs/services.md (root)
+	E2E_SERVICE_FAILURES=$(SERVICE_RUNS) E2E_SERVICE_JSON=docs/services.json E2E_SERVICE_COMMIT=$(FAILOVER_COMMIT) SUBCTL_BENCH= \
+	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestO2ServiceFailures$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs && exit $$status
+
 BENCH := $(CURDIR)/dist/benchmarks.json
 bench: export SUBCTL_BENCH := $(BENCH)
 bench: prereqs build lab ## measure; writes docs/benchmarks.md and docs/benchmarks.json, and fails if a target was missed (root)
@@ -137,4 +144,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit test-kernel e2e e2e-long e2e-cni e2e-failover e2e-globalnet e2e-sdewan e2e-services failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs help
+.PHONY: build demo demo-down test unit test-kernel e2e e2e-long e2e-cni e2e-failover e2e-globalnet e2e-sdewan e2e-services failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs service-failures help

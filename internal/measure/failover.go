@@ -63,7 +63,7 @@ func (r *Failover) Add(run FailoverRun) {
 	r.Moved, r.Packets, r.Dropped = r.Moved+run.Moved, r.Packets+run.Packets, r.Dropped+run.Dropped
 	r.Others, r.OthersPackets = r.Others+run.Others, r.OthersPackets+run.OthersPackets
 	r.Runs = len(r.Gaps)
-	r.P50, r.P99, r.Max = percentile(r.Gaps, 50), percentile(r.Gaps, 99), percentile(r.Gaps, 100)
+	r.P50, r.P99, r.Max = Percentile(r.Gaps, 50), Percentile(r.Gaps, 99), Percentile(r.Gaps, 100)
 	const digits = 10_000
 	if r.Connections > 0 {
 		r.Survived = float64((r.Connections-r.Lost)*digits/r.Connections) / digits
@@ -75,11 +75,11 @@ func (r Failover) Control() (p50, longest float64, ok bool) {
 	if r.Runs == 0 || len(r.Controls) != r.Runs {
 		return 0, 0, false
 	}
-	return percentile(r.Controls, 50), percentile(r.Controls, 100), true
+	return Percentile(r.Controls, 50), Percentile(r.Controls, 100), true
 }
 
-// percentile returns the smallest value that so many percent of the values do not exceed. There must be a value.
-func percentile(values []float64, percent int) float64 {
+// Percentile returns the smallest value that so many percent of the values do not exceed. There must be a value.
+func Percentile(values []float64, percent int) float64 {
 	return slices.Sorted(slices.Values(values))[(percent*len(values)+99)/100-1]
 }
 

@@ -41,7 +41,7 @@ func labUp() (steps [][]string) {
 	if sdewan {
 		return sdewanLab()
 	}
-	if serviceDiscovery {
+	if serviceDiscovery || serviceRuns > 0 {
 		return servicesLab()
 	}
 	if len(cnis) == 0 {

@@ -103,13 +103,20 @@ func dropped(t *testing.T, ends ...container) (n int) {
 
 func startFlows(t *testing.T, from container, size int, targets ...string) *flowsUnderWay {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	t.Cleanup(cancel)
-	f := &flowsUnderWay{done: make(chan error, 1), errs: awaiting("all flows are up")}
-	args := append([]string{"flows", "--control", "127.0.0.1:7"}, targets...)
+	args := append([]string{"--control", "127.0.0.1:7"}, targets...)
 	for option, value := range map[string]int{"--udp": udpFlows, "--rate": udpRate, "--size": max(size, 64), "--tcp": tcpFlows} {
 		args = append(args, option, fmt.Sprint(value))
 	}
+	return beginFlows(t, from, args...)
+}
+
+// beginFlows runs "labapp flows" with such arguments, and returns when all flows are up.
+func beginFlows(t *testing.T, from container, args ...string) *flowsUnderWay {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	f := &flowsUnderWay{done: make(chan error, 1), errs: awaiting("all flows are up")}
+	args = append([]string{"flows"}, args...)
 	cmd := command(ctx, from.command(args...)...)
 	cmd.Stdout, cmd.Stderr = &f.out, &f.errs
 	var err error

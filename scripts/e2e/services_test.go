@@ -329,11 +329,12 @@ func resolves(from pod, name, code string, addresses ...string) error {
 
 // requested is what "labapp requests" prints.
 type requested struct {
-	Sent, Failed int
-	LongestGapMs float64
-	FailedAtMs   []int
-	Errors       map[string]int
-	Answers      map[string]struct{ Count, FirstMs, LastMs int } // by pod
+	StartedUnixMs              int64
+	Sent, Failed, LastFailedMs int
+	LongestGapMs               float64
+	FailedAtMs                 []int
+	Errors                     map[string]int
+	Answers                    map[string]struct{ Count, FirstMs, LastMs int } // by pod
 }
 
 // clusters are those whose pods have answered.
@@ -349,8 +350,11 @@ func (r requested) clusters() []string {
 
 // answersOf returns an error unless pods of just these clusters answer under the name of the
 // Service, in a second of requests.
-func answersOf(from pod, want ...string) error {
-	out, err := from.try("requests", "http://"+webName+"./", "--rate", "50", "--seconds", "1", "--timeout", "2s")
+func answersOf(from pod, want ...string) error { return answersUnder(webName, from, want...) }
+
+// answersUnder is answersOf for another name.
+func answersUnder(name string, from pod, want ...string) error {
+	out, err := from.try("requests", "http://"+name+"./", "--rate", "50", "--seconds", "1", "--timeout", "2s")
 	if err != nil {
 		return fmt.Errorf("requests from %s: %w: %s", from.cluster, err, out)
 	}
@@ -367,21 +371,28 @@ func answersOf(from pod, want ...string) error {
 // startRequests sends requests from a pod until stop is called, which returns what became of them.
 func startRequests(t *testing.T, from pod, url string) (stop func() requested) {
 	t.Helper()
+	return runRequests(t, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--",
+		"/labapp", "requests", url, "--seconds", "0")
+}
+
+// runRequests starts a command that sends requests until its standard input ends.
+func runRequests(t *testing.T, args ...string) (stop func() requested) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	var out, errs bytes.Buffer
-	cmd := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--",
-		"/labapp", "requests", url, "--seconds", "0")
+	cmd := command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	end, err := cmd.StdinPipe()
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = end.Close() }) // if stop is not reached
 	require.NoError(t, cmd.Start())
 	return func() (r requested) {
 		t.Helper()
 		require.NoError(t, end.Close())
 		require.NoError(t, cmd.Wait(), "%s%s", &out, &errs)
 		require.NoError(t, json.Unmarshal(out.Bytes(), &r), out.String())
-		t.Logf("%s from %s: %+v", url, from.cluster, r)
+		t.Logf("%s: %+v", strings.Join(args, " "), r)
 		return r
 	}
 }

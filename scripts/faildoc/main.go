@@ -1,7 +1,9 @@
-// Command faildoc writes the table of docs/failover.md from docs/failover.json, which "make failover" measures.
+// Command faildoc writes the tables of docs/failover.md and docs/services.md from docs/failover.json and docs/services.json, which
+// "make failover" and "make service-failures" measure.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -22,16 +24,31 @@ func main() {
 	}
 }
 
-// The lines around the table.
-const begin, end = "<!-- begin: what make failover measured -->\n", "<!-- end -->\n"
+// The lines around a table.
+const (
+	begin         = "<!-- begin: what make failover measured -->\n"
+	beginServices = "<!-- begin: what make service-failures measured -->\n"
+	end           = "<!-- end -->\n"
+)
 
-// write replaces the table of the page in a folder.
+// write replaces the tables of the pages in a folder.
 func write(folder string) error {
 	rows, err := measure.Failovers(filepath.Join(folder, "failover.json"))
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(folder, "failover.md")
+	faults, err := measure.ServiceFailures(filepath.Join(folder, "services.json"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		replace(filepath.Join(folder, "failover.md"), begin, table(rows)),
+		replace(filepath.Join(folder, "services.md"), beginServices, serviceTable(faults)),
+	)
+}
+
+// replace replaces the text of a file between two lines.
+func replace(name, begin, text string) error {
 	page, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -41,7 +58,7 @@ func write(folder string) error {
 	if !ok || !ended {
 		return fmt.Errorf("%s has no lines %q and %q", name, begin, end)
 	}
-	return os.WriteFile(name, []byte(before+begin+table(rows)+end+after), 0o644)
+	return os.WriteFile(name, []byte(before+begin+text+end+after), 0o644)
 }
 
 func table(rows []measure.Failover) string {

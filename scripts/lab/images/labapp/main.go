@@ -16,11 +16,13 @@ import (
 const usage = `usage:
   labapp web [:8080]                                 HTTP server that says pod, node and client; TCP and UDP echo on port 7
   labapp get URL [-n N] [--timeout D] [--pause D]    fetch N times, print each answer
-  labapp requests URL [--rate 200] [--seconds N] [--timeout D]
+  labapp requests URL [--rate 200] [--seconds N] [--answers N] [--timeout D]
                                                      fetch at a steady rate, resolving the name each time: failures, the longest gap
-                                                     and which pods answered, as JSON; for 0 seconds: until standard input ends
-  labapp resolve NAME [--type A] [--server IP] [--tcp] [--timeout D]
-                                                     one DNS query, without a search list: code and records (AAAA, SRV, TXT, SOA, PTR)
+                                                     and which pods answered, as JSON; for 0 seconds: until standard input ends; with answers:
+                                                     until so many have arrived
+  labapp resolve NAME [--type A] [--server IP] [--tcp] [--timeout D] [--until CODE]
+                                                     one DNS query, without a search list: code and records (AAAA, SRV, TXT, SOA, PTR);
+                                                     with a code: queries until it is the answer, and when that arrived
   labapp tcp HOST:PORT SIZE... [--timeout D]         send SIZE bytes to a TCP echo and check what comes back
   labapp udp HOST:PORT SIZE... [--timeout D]         the same in one datagram; --tries N for one that may be lost
   labapp ping HOST [SIZE...] [--count 3]             ICMP echo

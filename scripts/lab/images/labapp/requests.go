@@ -21,10 +21,12 @@ const underWayLimit = 1000
 
 // requested is what became of requests.
 type requested struct {
+	Started    int64                `json:"startedUnixMs"`
 	Sent       int                  `json:"sent"`
 	Skipped    int                  `json:"skipped"` // not sent, because too many others were waiting for an answer
 	Failed     int                  `json:"failed"`
 	FailedAt   []int                `json:"failedAtMs"`   // the first that failed: when they were sent, counted from the beginning
+	LastFailed int                  `json:"lastFailedMs"` // when the last one that failed was sent
 	LongestGap float64              `json:"longestGapMs"` // without an answer, also at the beginning and the end
 	Errors     map[string]int       `json:"errors"`
 	Answers    map[string]*answered `json:"answers"` // by pod: who it says it is
@@ -32,6 +34,8 @@ type requested struct {
 	mu       sync.Mutex
 	started  time.Time
 	arrivals []time.Time
+	wanted   int // the number of answers after which requests end; 0: any
+	enough   context.CancelFunc
 }
 
 // answered counts the answers of a pod. Times are when the requests were sent, counted from the beginning.
@@ -43,9 +47,9 @@ type answered struct {
 
 // requests fetches a URL at a steady rate, each time over a connection of its own and by resolving the name again, and reports which pods
 // have answered, and what failed: what a failure, or a change of a Service, costs its clients. With 0 seconds it goes on until its standard
-// input ends.
+// input ends, or so many requests were answered.
 func requests(ctx context.Context, args []string) error {
-	rest, values, err := split(args, "rate", "seconds", "timeout")
+	rest, values, err := split(args, "rate", "seconds", "timeout", "answers")
 	if err != nil {
 		return err
 	}
@@ -60,6 +64,12 @@ func requests(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	wanted := 0
+	if values["answers"] != "" {
+		if wanted, err = number(values, "answers", 1); err != nil {
+			return err
+		}
+	}
 	total := rate * maxStream
 	if values["seconds"] == "0" {
 		ctx = untilStdinEnds(ctx)
@@ -70,7 +80,7 @@ func requests(ctx context.Context, args []string) error {
 		}
 		total = rate * seconds
 	}
-	result := requestAll(ctx, rest[0], total, time.Second/time.Duration(rate), timeout)
+	result := requestAll(ctx, rest[0], total, wanted, time.Second/time.Duration(rate), timeout)
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		return err
 	}
@@ -80,8 +90,11 @@ func requests(ctx context.Context, args []string) error {
 	return nil
 }
 
-func requestAll(ctx context.Context, url string, total int, every, timeout time.Duration) *requested {
-	r := &requested{started: time.Now(), Errors: map[string]int{}, Answers: map[string]*answered{}}
+func requestAll(ctx context.Context, url string, total, wanted int, every, timeout time.Duration) *requested {
+	r := &requested{started: time.Now(), Errors: map[string]int{}, Answers: map[string]*answered{}, wanted: wanted}
+	r.Started = r.started.UnixMilli()
+	ctx, r.enough = context.WithCancel(ctx)
+	defer r.enough()
 	client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	free := make(chan struct{}, underWayLimit)
 	var all sync.WaitGroup
@@ -119,12 +132,15 @@ func (r *requested) note(sent time.Time, who string, err error) {
 	if err != nil {
 		r.Failed++
 		r.Errors[reason(err)]++
+		r.LastFailed = max(r.LastFailed, at)
 		if len(r.FailedAt) < 20 {
 			r.FailedAt = append(r.FailedAt, at)
 		}
 		return
 	}
-	r.arrivals = append(r.arrivals, time.Now())
+	if r.arrivals = append(r.arrivals, time.Now()); len(r.arrivals) == r.wanted {
+		r.enough()
+	}
 	a := r.Answers[who]
 	if a == nil {
 		a = &answered{First: at}

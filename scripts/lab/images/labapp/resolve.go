@@ -30,7 +30,7 @@ var queryTypes = map[string]dnsmessage.Type{
 func resolve(ctx context.Context, args []string) error {
 	overTCP := slices.Contains(args, "--tcp")
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--tcp" })
-	rest, values, err := split(args, "type", "server", "timeout")
+	rest, values, err := split(args, "type", "server", "timeout", "until")
 	if err != nil {
 		return err
 	}
@@ -60,16 +60,54 @@ func resolve(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := exchange(ctx, server, overTCP, query)
-	if err != nil {
-		return fmt.Errorf("asking %s: %w", server, err)
+	if code := values["until"]; code != "" {
+		return askUntil(ctx, server, overTCP, query, code)
 	}
-	lines, err := answerLines(answer)
+	lines, err := ask(ctx, server, overTCP, query)
 	if err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", server, err)
+		return err
 	}
 	fmt.Println(strings.Join(lines, "\n"))
 	return nil
+}
+
+// How often askUntil asks, and how long it waits for an answer.
+const askEvery, askPatience = 20 * time.Millisecond, time.Second
+
+// askUntil repeats a query until the answer has a code, and prints when it arrived, in ms since 1970.
+func askUntil(ctx context.Context, server string, overTCP bool, query []byte, code string) error {
+	every := time.NewTicker(askEvery)
+	defer every.Stop()
+	var last error
+	for {
+		once, cancel := context.WithTimeout(ctx, askPatience)
+		lines, err := ask(once, server, overTCP, query)
+		cancel()
+		if err == nil && lines[0] == code {
+			fmt.Printf("%s\nat %d\n", strings.Join(lines, "\n"), time.Now().UnixMilli())
+			return nil
+		}
+		if last = err; err == nil {
+			last = fmt.Errorf("%s answers %s", server, lines[0])
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-every.C:
+		}
+	}
+}
+
+func ask(ctx context.Context, server string, overTCP bool, query []byte) ([]string, error) {
+	answer, err := exchange(ctx, server, overTCP, query)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", server, err)
+	}
+	lines, err := answerLines(answer)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of %s: %w", server, err)
+	}
+	return lines, nil
 }
 
 // ownNameServer is the first name server of a resolv.conf.

@@ -1,0 +1,230 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// brokerAway is how long the broker is away: 10 minutes if tests may take long.
+func brokerAway() time.Duration {
+	if long {
+		return 10 * time.Minute
+	}
+	return time.Minute
+}
+
+// serviceFaults are all faults of TestO2ServiceFailures.
+var serviceFaults = []serviceFault{
+	{name: "exported", alone: exported},
+	{name: "pod-deleted", watched: 8 * time.Second, happen: podDeleted},
+	{
+		name: "scaled-to-zero", watched: 8 * time.Second,
+		happen: scaledTo("cluster2", 0), undo: scaledBack("cluster2"),
+	},
+	{
+		name: "own-pods-scaled-to-zero", watched: 8 * time.Second,
+		happen: scaledTo("cluster1", 0), undo: scaledBack("cluster1"),
+	},
+	{name: "cluster-cut", watched: 8 * time.Second, happen: cut("cluster2"), undo: heal("cluster2")},
+	{name: "pair-cut", watched: 8 * time.Second, happen: cut("cluster1", "cluster2"), undo: heal("cluster1", "cluster2")},
+	{
+		name: "gateway-killed", watched: 8 * time.Second, before: podsOffGateway,
+		happen: gatewayKilled, undo: gatewayBack,
+	},
+	{name: "agents-deleted", watched: 10 * time.Second, happen: deleted("submariner-operator", "app", "submariner-service-discovery", clusters...)},
+	{name: "dns-deleted", watched: 10 * time.Second, happen: deleted("submariner-operator", "app", "submariner-dns", "cluster1")},
+	{name: "coredns-deleted", watched: 10 * time.Second, happen: deleted("kube-system", "k8s-app", "kube-dns", "cluster1")},
+	{name: "cluster-killed", watched: 8 * time.Second, happen: clusterKilled, undo: clusterBack},
+	{
+		name: "importer-api-stopped", watched: 10 * time.Second,
+		happen: apiServerStops("cluster1"), undo: apiServerBack("cluster1"),
+	},
+	{
+		name: "exporter-api-stopped", watched: 10 * time.Second,
+		happen: apiServerStops("cluster2"), undo: apiServerBack("cluster2"),
+	},
+	{
+		name: "broker-away", watched: brokerAway(),
+		happen: apiServerStops("cluster3"), undo: apiServerBack("cluster3"),
+	},
+	{
+		name: "broker-away-pods-replaced", watched: brokerAway(),
+		happen: func(t *testing.T, s *serviceScene) func(string) bool {
+			gone := apiServerStops("cluster3")(t, s)
+			inShop(t, "cluster2", "rollout", "restart", "deployment/web")
+			return gone
+		},
+		undo: apiServerBack("cluster3"),
+	},
+	{
+		name: "left-clusterset", watched: 8 * time.Second,
+		happen: commanded("subctl", "clusterset", "remove", "default", "cluster2", "--force", "--wait=false"),
+		undo: func(t *testing.T, _ *serviceScene) {
+			must(t, ofBroker("subctl", "clusterset", "add", "default", "cluster2", "--wait=false")...)
+		},
+	},
+	{
+		name: "uninstalled", watched: 8 * time.Second,
+		happen: func(t *testing.T, _ *serviceScene) func(string) bool {
+			must(t, "subctl", "uninstall", "--context", "cluster2", "--yes")
+			return in("cluster2")
+		},
+		undo: func(t *testing.T, s *serviceScene) { s.join(t, "cluster2") },
+	},
+	{
+		name: "revoked", watched: 8 * time.Second,
+		happen: commanded("subctl", "revoke", "cluster2", "--yes", "--force"),
+		undo: func(t *testing.T, s *serviceScene) {
+			_, _ = sh("subctl", "uninstall", "--context", "cluster2", "--yes") // it cannot tell the broker
+			s.join(t, "cluster2")
+		},
+	},
+}
+
+// in returns whether an answer is of a pod of a cluster.
+func in(cluster string) func(who string) bool {
+	return func(who string) bool { return strings.Contains(who, " node="+cluster+"-") }
+}
+
+func podDeleted(t *testing.T, s *serviceScene) func(string) bool {
+	name := inShop(t, "cluster2", "get", "pods", "-l", "app=web", "--field-selector", "status.phase=Running",
+		"-o", "jsonpath={.items[0].metadata.name}")
+	p := &corev1.Pod{}
+	p.Namespace, p.Name = "shop", name
+	s.began()
+	s.delete(t, "cluster2", p)
+	return func(who string) bool { return strings.HasPrefix(who, "pod="+name+" ") }
+}
+
+func scaledTo(cluster string, replicas int) func(*testing.T, *serviceScene) func(string) bool {
+	return func(t *testing.T, s *serviceScene) func(string) bool {
+		s.began()
+		s.patch(t, cluster, &appsv1.Deployment{}, "web", fmt.Sprintf(`{"spec": {"replicas": %d}}`, replicas))
+		return in(cluster)
+	}
+}
+
+func scaledBack(cluster string) func(*testing.T, *serviceScene) {
+	return func(t *testing.T, _ *serviceScene) { scale(t, cluster, "deployment/web", 2) }
+}
+
+func cut(ends ...string) func(*testing.T, *serviceScene) func(string) bool {
+	return func(t *testing.T, s *serviceScene) func(string) bool {
+		s.began()
+		must(t, append([]string{"lab", "cut"}, ends...)...)
+		return nil
+	}
+}
+
+func heal(ends ...string) func(*testing.T, *serviceScene) {
+	return func(t *testing.T, _ *serviceScene) { must(t, append([]string{"lab", "heal"}, ends...)...) }
+}
+
+// podsOffGateway moves the pods of cluster2 to the node that is not the active gateway: those of a node that is killed are
+// used until Kubernetes takes it for dead.
+func podsOffGateway(t *testing.T, s *serviceScene) {
+	node := worker(t, "cluster2")
+	s.patch(t, "cluster2", &appsv1.Deployment{}, "web",
+		fmt.Sprintf(`{"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": %q}}}}}`, node))
+	inShop(t, "cluster2", "rollout", "status", "deployment/web", "--timeout=300s")
+	eventually(t, time.Minute, func() error {
+		out := inShop(t, "cluster2", "get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.nodeName}")
+		if strings.TrimSpace(strings.ReplaceAll(out, node, "")) != "" {
+			return fmt.Errorf("pods on %s", out)
+		}
+		return nil
+	})
+}
+
+func gatewayKilled(t *testing.T, s *serviceScene) func(string) bool {
+	s.victim = gateway(t, "cluster2")
+	s.began()
+	killNode(t, nil, s.victim)
+	return nil
+}
+
+func gatewayBack(t *testing.T, s *serviceScene) {
+	revive(t, s.victim)
+	s.patch(t, "cluster2", &appsv1.Deployment{}, "web", `{"spec": {"template": {"spec": {"nodeSelector": null}}}}`)
+	inShop(t, "cluster2", "rollout", "status", "deployment/web", "--timeout=300s")
+	standby(t, "cluster2", s.victim)
+}
+
+func revive(t *testing.T, nodes ...string) {
+	for _, node := range nodes {
+		removeNode(t, node)
+		must(t, "lab", "heal", node)
+	}
+	for _, node := range nodes {
+		must(t, "lab", "start", node)
+	}
+}
+
+// clusterKilled is a power cut: nothing of the cluster answers from one moment on.
+func clusterKilled(t *testing.T, s *serviceScene) func(string) bool {
+	s.began()
+	must(t, "lab", "cut", "cluster2")
+	for _, node := range nodes("cluster2") {
+		must(t, "lab", "kill", "--keep-network", node)
+	}
+	must(t, "lab", "kill", "cluster2-api")
+	return nil
+}
+
+func clusterBack(t *testing.T, _ *serviceScene) {
+	for _, node := range nodes("cluster2") {
+		removeNode(t, node)
+	}
+	must(t, "lab", "heal", "cluster2")
+	must(t, "lab", "start", "cluster2-api")
+	revive(t, nodes("cluster2")...)
+	inShop(t, "cluster2", "rollout", "status", "deployment/web", "--timeout=300s")
+	allConnected(t)
+}
+
+// deleted deletes all pods with a label at once.
+func deleted(namespace, label, value string, of ...string) func(*testing.T, *serviceScene) func(string) bool {
+	return func(t *testing.T, s *serviceScene) func(string) bool {
+		s.began()
+		for _, c := range of {
+			require.NoError(t, s.api[c].DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace),
+				client.MatchingLabels{label: value}))
+		}
+		return nil
+	}
+}
+
+func apiServerStops(cluster string) func(*testing.T, *serviceScene) func(string) bool {
+	return func(t *testing.T, s *serviceScene) func(string) bool {
+		s.began()
+		must(t, "lab", "kill", cluster+"-api")
+		return nil
+	}
+}
+
+func apiServerBack(cluster string) func(*testing.T, *serviceScene) {
+	return func(t *testing.T, _ *serviceScene) { must(t, "lab", "start", cluster+"-api") }
+}
+
+// ofBroker returns a command of the broker's administrator.
+func ofBroker(args ...string) []string {
+	return append(args, "--context", "cluster3", "--broker-info", brokerFile)
+}
+
+// commanded runs a command that takes cluster2 away.
+func commanded(args ...string) func(*testing.T, *serviceScene) func(string) bool {
+	return func(t *testing.T, s *serviceScene) func(string) bool {
+		s.began()
+		must(t, ofBroker(args...)...)
+		return in("cluster2")
+	}
+}
