@@ -26,13 +26,22 @@ const (
 type locality struct {
 	// own and other are the hints of endpoints; nil for none.
 	own, other *discoveryv1.EndpointHints
-	// withhold reports whether endpoints of other clusters are not to be used.
-	withhold bool
+	// withhold has the ports for which the own cluster has a ready endpoint, if endpoints of other
+	// clusters are then not to be used.
+	withhold map[string]bool
+}
+
+// withholds reports whether endpoints of other clusters with some ports are not to be used. Those with
+// a port that the own cluster does not serve are: it would not be reachable otherwise.
+func (l locality) withholds(ports []discoveryv1.EndpointPort) bool {
+	return len(l.withhold) > 0 &&
+		!slices.ContainsFunc(ports, func(p discoveryv1.EndpointPort) bool { return !l.withhold[*p.Name] })
 }
 
 // locality returns how to prefer own endpoints. kube-proxy follows hints only if each ready endpoint
 // has one, and uses all endpoints if no hint is for the zone of the node: while an own endpoint is
-// ready it uses own ones, otherwise those of others. Nobody has to act for that.
+// ready it uses own ones, otherwise those of others. Nobody has to act for that. It does so for each
+// port by itself.
 func (i *importer) locality(m *merged) locality {
 	if m.own() == nil || m.headless() || m.decides().Spread {
 		return locality{}
@@ -44,7 +53,15 @@ func (i *importer) locality(m *merged) locality {
 		}
 		return locality{own: own, other: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: otherZone}}}}
 	}
-	return locality{withhold: m.ownReady()}
+	l := locality{withhold: map[string]bool{}}
+	for _, g := range m.own().Endpoints {
+		if groupReady(g) {
+			for _, p := range m.endpointPorts(m.own(), g.Targets) {
+				l.withhold[*p.Name] = true
+			}
+		}
+	}
+	return l
 }
 
 // own returns the record of the own cluster; nil if it exports nothing here.
@@ -65,9 +82,13 @@ func (m *merged) ownReady() bool {
 // hasReady reports whether the import has a ready endpoint of a record.
 func hasReady(m *merged, r *v1alpha1.ExportedService) bool {
 	return slices.ContainsFunc(r.Endpoints, func(g v1alpha1.ExportedEndpoints) bool {
-		return len(m.endpointPorts(r, g.Targets)) > 0 &&
-			slices.ContainsFunc(g.Pods, func(p v1alpha1.ExportedEndpoint) bool { return p.State == v1alpha1.EndpointReady })
+		return len(m.endpointPorts(r, g.Targets)) > 0 && groupReady(g)
 	})
+}
+
+// groupReady reports whether one of some endpoints is ready.
+func groupReady(g v1alpha1.ExportedEndpoints) bool {
+	return slices.ContainsFunc(g.Pods, func(p v1alpha1.ExportedEndpoint) bool { return p.State == v1alpha1.EndpointReady })
 }
 
 // wantSlices returns the EndpointSlices of an import, except those that stay as they are.
@@ -91,17 +112,20 @@ func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*di
 		if c.kept {
 			continue
 		}
-		withheld := ""
 		hints := l.own
 		if !c.own {
 			hints = l.other
-			withheld = withheldBecause(c.unreachable && !keep || before[c.cluster], l)
 		}
+		unreachable := c.unreachable && !keep || before[c.cluster]
 		n := 0
 		for _, g := range groupsOf(c) {
 			ports := m.endpointPorts(c.record, g.Targets)
 			if len(ports) == 0 && !m.headless() {
 				continue
+			}
+			withheld := ""
+			if !c.own {
+				withheld = withheldBecause(unreachable, l.withholds(ports))
 			}
 			for pods := range slices.Chunk(sortedPods(g.Pods), sliceLimit) {
 				s := meta.slice(c, n, withheld)
@@ -123,11 +147,11 @@ func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*di
 
 // withheldBecause returns why the endpoints of another cluster are not to be used: a value of
 // WithheldAnnotation, or "" if they are.
-func withheldBecause(unreachable bool, l locality) string {
+func withheldBecause(unreachable, localFirst bool) string {
 	switch {
 	case unreachable:
 		return WithheldUnreachable
-	case l.withhold:
+	case localFirst:
 		return WithheldLocalFirst
 	}
 	return ""

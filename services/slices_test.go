@@ -119,7 +119,8 @@ func TestOwnEndpointsFirst(t *testing.T) {
 		"no hints, not ready":     {own: east(notReady), zones: []string{"a"}, noHints: true, atWest: ready},
 		"no hints, spread":        {own: east(spread), zones: []string{"a"}, noHints: true, atWest: ready},
 		"no hints, not here":      {zones: []string{"a"}, noHints: true, atWest: ready},
-		"no hints, other port":    {own: east(ports("other 99/TCP 99"), exportedAt(3000)), zones: []string{"a"}, noHints: true, atWest: withheld, annotations: "local-first"},
+		"no hints, more ports":    {own: east(ports("http 80/TCP 8080", "other 99/TCP 99"), exportedAt(3000)), zones: []string{"a"}, noHints: true, atWest: withheld, annotations: "local-first"},
+		"no hints, other port":    {own: east(ports("other 99/TCP 99"), exportedAt(3000)), zones: []string{"a"}, noHints: true, atWest: ready},
 		"no hints, conflict port": {own: east(ports("http 99/TCP 99"), exportedAt(3000)), zones: []string{"a"}, noHints: true, atWest: ready},
 	} {
 		t.Run(name, func(t *testing.T) {
