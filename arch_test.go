@@ -36,7 +36,7 @@ var may = map[string]string{
 	"agent/parts": "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery " +
 		"cluster cluster/clusterdns cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy " +
 		"internal/wake",
-	"agent/mesh": "api cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane " +
+	"agent/mesh": "api broker/trust cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane " +
 		"globalnet internal/version internal/words policy services",
 	"agent/discovery": "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
 	"cluster": "api api/crds broker broker/exchange broker/trust cable/keys cluster/gatewaynodes " +

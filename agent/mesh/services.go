@@ -3,7 +3,6 @@ package mesh
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/trust"
 	"subctl/dataplane"
 	"subctl/services"
 )
@@ -88,7 +88,7 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		Slices:         List[*discoveryv1.EndpointSlice](s),
 		GlobalNetworks: own.global, Ingress: List[*submarinerv1.GlobalIngressIP](s),
 		PodNetworks: own.pods, ServiceNetworks: own.services, Readers: len(members),
-		MayExport: func(namespace string) bool { return mayExport(settings.ExportNamespaces, namespace) },
+		MayExport: func(namespace string) bool { return trust.MayExport(settings.ExportNamespaces, namespace) },
 	}
 	d.exports = services.Export(source)
 	view := services.View{
@@ -116,24 +116,11 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 	return nil
 }
 
-// mayExport reports whether patterns allow exports from a namespace: names, or prefixes that end in "*".
-// No patterns allow all but the namespaces of Kubernetes, of OpenShift and of subctl.
-func mayExport(patterns []string, namespace string) bool {
-	matches := func(pattern string) bool {
-		prefix, is := strings.CutSuffix(pattern, "*")
-		return is && strings.HasPrefix(namespace, prefix) || pattern == namespace
-	}
-	if len(patterns) == 0 {
-		return !slices.ContainsFunc([]string{"kube-*", "openshift-*", "submariner-*"}, matches)
-	}
-	return slices.ContainsFunc(patterns, matches)
-}
-
 // mayImport reports whether Services of a namespace may be imported: from the namespaces of Kubernetes, of
 // OpenShift and of subctl only if the settings of this cluster name them.
 func mayImport(settings v1alpha1.ServiceDiscoverySpec, namespace string) bool {
 	named := settings.NamedNamespaces()
-	return mayExport(nil, namespace) || len(named) > 0 && mayExport(named, namespace)
+	return trust.MayExport(nil, namespace) || len(named) > 0 && trust.MayExport(named, namespace)
 }
 
 // paginate puts records into pages. An export whose record has no place is not Ready.

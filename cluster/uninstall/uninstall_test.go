@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ import (
 	"subctl/cluster/clustertest"
 	"subctl/cluster/uninstall"
 	"subctl/internal/progress"
+	"subctl/services"
 )
 
 // joinedCluster is a cluster as join and agents leave it, on a fake API server.
@@ -219,6 +221,35 @@ func TestUninstallWithoutTheGlobalnetAgent(t *testing.T) {
 	}
 	require.True(t, exists(t, j.c, theirs))
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
+}
+
+// What stands for imported Services is deleted in all namespaces, even if the agent does not run, and nothing
+// that others import.
+func TestUninstallDeletesImports(t *testing.T) {
+	at := func(name string, labels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}
+	}
+	ours := map[string]string{cluster.ManagedByLabel: cluster.ManagedBy, mcsv1alpha1.LabelServiceName: "web"}
+	slices := map[string]string{discoveryv1.LabelManagedBy: services.ManagedBy}
+	made := []client.Object{
+		&mcsv1alpha1.ServiceImport{ObjectMeta: at("web", ours)}, &corev1.Service{ObjectMeta: at("derived-web", ours)},
+		&discoveryv1.EndpointSlice{ObjectMeta: at("derived-web-1", slices)},
+	}
+	stay := []client.Object{
+		&mcsv1alpha1.ServiceImport{ObjectMeta: at("theirs", nil)}, &corev1.Service{ObjectMeta: at("theirs", nil)},
+		&discoveryv1.EndpointSlice{ObjectMeta: at("theirs", nil)},
+	}
+	definition, err := cluster.ServiceImports()
+	require.NoError(t, err)
+	j := newJoined(t, append(append(made, stay...), definition)...)
+	require.Contains(t, j.remains(t).Lines(j.c), "delete 3 objects that stand for imported Services")
+	require.NoError(t, j.uninstall(t))
+	for _, o := range made {
+		require.False(t, exists(t, j.c, o), "%T is left", o)
+	}
+	for _, o := range append(stay, definition) {
+		require.True(t, exists(t, j.c, o), "%T", o)
+	}
 }
 
 func TestUninstallWaitsForTheNodes(t *testing.T) {
