@@ -130,20 +130,17 @@ type site struct {
 // ourPlugins are the plugins of our block besides forward. A build of CoreDNS may lack those that the
 // other server block does not have.
 //
-// Answers are valid for a few seconds, which cache does not extend: it relieves our servers of repeated
-// queries, among them those for names that do not exist.
-var ourPlugins = []string{"errors", "cache", "loadbalance"}
+// There is no cache: a name would be missing for 5 s after its Service is exported, since that is the
+// least time for which CoreDNS keeps that a name does not exist. Our servers answer from memory.
+var ourPlugins = []string{"errors", "loadbalance"}
 
 // usual is the site if the Corefile is unknown.
-var usual = site{port: ":53", plugins: []string{"errors", "cache"}}
+var usual = site{port: ":53", plugins: []string{"errors"}}
 
 // block returns our block, without a newline at its end.
 func (s site) block(address string) string {
 	lines := append([]string{beginLine, services.Domain + s.port + " {"}, indented(s.bind)...)
 	for _, name := range s.plugins {
-		if name == "cache" {
-			name = "cache 5"
-		}
 		lines = append(lines, indent+name)
 	}
 	return strings.Join(append(lines, indent+"forward . "+address, "}", end), "\n")

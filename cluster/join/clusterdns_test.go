@@ -82,7 +82,6 @@ func TestClusterDNS(t *testing.T) {
      # submariner-begin: managed by subctl, removed by subctl uninstall
      clusterset.local:53 {
          errors
-         cache 5
          loadbalance
          forward . 10.96.0.53
      }
