@@ -89,7 +89,7 @@ var settings = map[string]any{
 // elsewhere lists fields whose effect is that of other programs: the level of the log
 // (TestAgentDebug of package cmd), names of imported Services, and the configuration of the
 // cluster's DNS.
-var elsewhere = []string{"debug", "serviceDiscovery", "serviceDiscoveryEnabled", "coreDNSCustomConfig"}
+var elsewhere = []string{"debug", "serviceDiscovery", "coreDNSCustomConfig"}
 
 // TestSettings sets each field of Submariner.spec to another value. Either something changes that
 // the cluster holds: an object that join installs, the standing of a gateway, what it plans or reports, or its
