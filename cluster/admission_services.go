@@ -17,6 +17,9 @@ import (
 	"subctl/services"
 )
 
+// derivedName matches the names of derived Services: see services.DerivedName.
+const derivedName = "^derived-[0-9a-v]{10}$"
+
 // servicesPolicy returns the policy of the agent of service discovery, which may write Services and
 // EndpointSlices in all namespaces: only those that stand for imported Services, and of those nothing
 // with which it could redirect other traffic, or make other software act. Nothing is imported into the
@@ -100,7 +103,7 @@ func servicesValidations() []admissionv1.Validation {
 	const owner = "OBJECT.metadata.?ownerReferences.orValue([])"
 	ours := label("OBJECT", submarinerv1.ManagedByLabel, submarinerv1.ManagedBy)
 	derived := both("'services'", "("+strings.Join([]string{
-		ours, "OBJECT.metadata.name.matches('^derived-[0-9a-v]{10}$')",
+		ours, fmt.Sprintf("OBJECT.metadata.name.matches('%s')", derivedName),
 		fmt.Sprintf("OBJECT.metadata.?labels[?'%s'].hasValue()", mcsv1alpha1.LabelServiceName),
 		fmt.Sprintf("%[1]s.size() == 1 && %[1]s[0].kind == '%[2]s'", owner, mcsv1alpha1.ServiceImportKindName),
 	}, " && ")+")")
@@ -125,10 +128,10 @@ func servicesValidations() []admissionv1.Validation {
 			"object.endpoints.all(e, !has(e.nodeName) && !has(e.targetRef))",
 		Message: "an endpoint of an imported Service is on none of the nodes",
 	}, {
+		// Other software than kube-proxy reads those of headless Services, too: the cluster's DNS does.
 		Expression: fmt.Sprintf("variables.resource != 'endpointslices' || object == null || "+
-			"object.metadata.?labels[?'%[1]s'].orValue('derived-').startsWith('derived-') || '%[2]s' in object.metadata.labels",
-			discoveryv1.LabelServiceName, corev1.IsHeadlessService),
-		Message: "an EndpointSlice of an imported Service belongs to a derived Service, or is one of a headless Service",
+			"object.metadata.?labels[?'%s'].orValue('').matches('%s')", discoveryv1.LabelServiceName, derivedName),
+		Message: "an EndpointSlice of an imported Service belongs to a derived Service",
 	}}
 }
 

@@ -43,6 +43,12 @@ func TestHostileServicesAgent(t *testing.T) {
 		require.NoError(t, admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 
+	// Without its owner, the derived Service would be collected as garbage.
+	owner := &mcsv1alpha1.ServiceImport{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api", Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}},
+		Spec:       mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
+	}
+	require.NoError(t, admin.Create(t.Context(), owner))
 	service := func(change func(*corev1.Service)) *corev1.Service {
 		s := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
@@ -52,7 +58,7 @@ func TestHostileServicesAgent(t *testing.T) {
 				},
 				Annotations: map[string]string{corev1.AnnotationTopologyMode: "Auto"},
 				OwnerReferences: []metav1.OwnerReference{{
-					APIVersion: "multicluster.x-k8s.io/v1alpha1", Kind: "ServiceImport", Name: "web", UID: "1",
+					APIVersion: "multicluster.x-k8s.io/v1alpha1", Kind: "ServiceImport", Name: owner.Name, UID: owner.UID,
 				}},
 			},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -134,10 +140,17 @@ func TestHostileServicesAgent(t *testing.T) {
 			s.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
 		}),
 		"endpoints of another Service": slice(func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "db" }),
-		"an endpoint on a node":        slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("n1") }),
-		"an import without label":      imported(func(i *mcsv1alpha1.ServiceImport) { i.Labels = nil }),
-		"another cluster's page":       page(func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "east" }),
-		"another name of a page":       page(func(p *v1alpha1.ExportedServices) { p.Name = "east-services-0" }),
+		"endpoints of a headless Service": slice(func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelServiceName], s.Labels[corev1.IsHeadlessService] = "db", ""
+		}),
+		"endpoints of a Service of a user": slice(func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelServiceName] = "derived-db"
+		}),
+		"endpoints of no Service": slice(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) }),
+		"an endpoint on a node":   slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("n1") }),
+		"an import without label": imported(func(i *mcsv1alpha1.ServiceImport) { i.Labels = nil }),
+		"another cluster's page":  page(func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "east" }),
+		"another name of a page":  page(func(p *v1alpha1.ExportedServices) { p.Name = "east-services-0" }),
 		"a copy": page(func(p *v1alpha1.ExportedServices) {
 			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: "east"}
 		}),
