@@ -13,7 +13,7 @@ import (
 
 // Import decides what the cluster's API server should hold of the Services that clusters export.
 //
-// Records are read (members.go), checked (check.go) and merged (merge.go). Of each imported Service
+// Records are read (members.go), checked (check.go), bounded (bound.go) and merged (merge.go). Of each imported Service
 // one ServiceImport, one derived Service (objects.go) and EndpointSlices (slices.go) are wanted. The
 // result is the difference to what is here (held.go).
 //
@@ -21,6 +21,7 @@ import (
 func Import(v View) Imported {
 	i := &importer{View: v, held: hold(v)}
 	i.readRecords()
+	i.bound()
 	i.localFault = i.allUnreachable()
 	i.out.Conflicts = map[types.NamespacedName]Conflict{}
 	for _, key := range i.keys() {

@@ -113,6 +113,8 @@ type View struct {
 	// other clusters are withheld while the cluster has ready ones of its own.
 	Hints bool
 	Rules []v1alpha1.ImportRule
+	// MaxImports is the maximum number of imports; 0 stands for MaxImports, the constant.
+	MaxImports int
 	// Direct is v1alpha1.DirectAnnotation for all imports.
 	Direct bool
 	// MayExport reports whether exports from a namespace count that no grant names.

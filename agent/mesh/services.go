@@ -94,8 +94,9 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 	view := services.View{
 		ClusterID: spec.ClusterID, Members: members, Namespaces: namespacesOf(s), Forbidden: own.forbidden(s),
 		Zones: zonesOf(s), Hints: followsHints(sub), Rules: settings.Imports, Direct: settings.Direct,
-		MayExport: func(namespace string) bool { return mayImport(settings, namespace) },
-		Imports:   List[*mcsv1alpha1.ServiceImport](s), Services: source.Services,
+		MaxImports: maxImports(own.services),
+		MayExport:  func(namespace string) bool { return mayImport(settings, namespace) },
+		Imports:    List[*mcsv1alpha1.ServiceImport](s), Services: source.Services,
 		Slices: slices.DeleteFunc(List[*discoveryv1.EndpointSlice](s), func(e *discoveryv1.EndpointSlice) bool {
 			return e.Labels[mcsv1alpha1.LabelServiceName] == ""
 		}),
@@ -114,6 +115,21 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 	}
 	d.paginate(s, spec.ClusterID, records)
 	return nil
+}
+
+// maxImports returns how many Services may be imported: each takes a cluster IP, and half of the addresses
+// are left for other Services.
+func maxImports(networks []netip.Prefix) int {
+	most := 0
+	for n, network := range networks {
+		if network.Addr().Is4() && !slices.Contains(networks[:n], network) {
+			most += 1 << (32 - network.Bits()) / 2
+		}
+	}
+	if len(networks) == 0 {
+		most = services.MaxImports
+	}
+	return max(1, min(most, services.MaxImports))
 }
 
 // mayImport reports whether Services of a namespace may be imported: from the namespaces of Kubernetes, of

@@ -102,6 +102,17 @@ func TestServicesWritesArePaced(t *testing.T) {
 	require.Len(t, discovered(t, s).Apply, maxWrites)
 }
 
+// A member that exports very many Services leaves half of the cluster IPs to others.
+func TestHostileExportsTakeNoClusterIPs(t *testing.T) {
+	objs := importing(1000)
+	objs[0].(*v1alpha1.Submariner).Spec.ServiceCIDR = "10.101.0.0/24"
+	r := discovered(t, NewSnapshot("n1", objs...))
+	require.Len(t, r.Apply, 64, "half of those that may be imported")
+	refused := RefusedServices(NewSnapshot("n1", objs...))
+	require.Len(t, refused, 1000-64)
+	require.Contains(t, refused[0].Reason, "no more than 64 Services of one cluster")
+}
+
 // Pauses between attempts grow, and end with success.
 func TestRefused(t *testing.T) {
 	o, now := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}}, time.Unix(1000, 0)
