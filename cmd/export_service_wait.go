@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,32 +74,20 @@ func (o *exportService) lacks(
 		return silent
 	case ready.Status != metav1.ConditionTrue:
 		return cmp.Or(printer.Clean(ready.Message), ready.Reason)
-	case set.discovery && exportCondition(export, mcsv1alpha1.ServiceExportConditionConflict).Status == "":
-		return set.noReport() // with a global network, the condition Ready is of another agent
-	case set.discovery && set.global && o.unpublished(ctx, c, set.cluster):
-		return notPublished
+	case set.discovery && set.global: // the condition Ready is of another agent
+		published := exportCondition(export, services.ConditionPublished)
+		switch published.Status {
+		case metav1.ConditionTrue:
+		case "":
+			return set.noReport()
+		default:
+			return "other clusters do not learn its name: " + cmp.Or(printer.Clean(published.Message), published.Reason)
+		}
 	}
 	if missing := o.unprogrammed(ctx, c); len(missing) > 0 {
 		return "the address is allocated, and not yet programmed by gateway " + printer.Clean(words.List(missing))
 	}
 	return ""
-}
-
-// notPublished tells why the agent of service discovery does not publish an export. With a global network, no condition does.
-const notPublished = "other clusters do not learn its name: the grant of this cluster does not allow the namespace " +
-	"(subctl join --export-namespaces), or the cluster exports too many Services"
-
-// unpublished reports whether the Service is in no page of the cluster, as far as this user may read that.
-func (o *exportService) unpublished(ctx context.Context, c client.Client, id string) bool {
-	var list v1alpha1.ExportedServicesList
-	if c.List(ctx, &list, client.InNamespace(submarinerv1.OperatorNamespace)) != nil {
-		return false
-	}
-	return !slices.ContainsFunc(list.Items, func(page v1alpha1.ExportedServices) bool {
-		return submarinerv1.MakerOf(&page, id) == id && slices.ContainsFunc(page.Spec.Services, func(s v1alpha1.ExportedService) bool {
-			return s.Namespace == o.namespace && s.Name == o.name
-		})
-	})
 }
 
 // exportCondition returns a condition of an export; the zero Condition if it has none.
@@ -113,16 +100,16 @@ func exportCondition(export *mcsv1alpha1.ServiceExport, kind mcsv1alpha1.Service
 
 // tell prints how other clusters reach an exported Service.
 func (o *exportService) tell(ctx context.Context, c client.Client, set exportSettings, export *mcsv1alpha1.ServiceExport) error {
-	message := printer.Clean(exportCondition(export, mcsv1alpha1.ServiceExportConditionReady).Message)
-	if message != "" {
-		o.progress().Done("%s", message)
+	for _, kind := range []mcsv1alpha1.ServiceExportConditionType{
+		mcsv1alpha1.ServiceExportConditionReady, services.ConditionPublished,
+	} {
+		if message := exportCondition(export, kind).Message; message != "" {
+			o.progress().Done("%s", printer.Clean(message))
+		}
 	}
 	conflict := exportCondition(export, mcsv1alpha1.ServiceExportConditionConflict)
 	if conflict.Status == "" { // only service discovery sets it
 		return nil
-	}
-	if name := dnsName(o.namespace, o.name); !strings.Contains(message, name) {
-		o.progress().Done("its name is %s", name)
 	}
 	readers, err := o.readers(ctx, c)
 	switch {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +27,7 @@ import (
 	"subctl/internal/cli"
 	"subctl/internal/kube"
 	"subctl/internal/wake"
+	"subctl/services"
 )
 
 // exportWorld is a cluster with Services, one of which is exported. Its ServiceExport has the condition Ready with a status.
@@ -78,23 +78,29 @@ func withGlobal(w world) world {
 		case *v1alpha1.Submariner:
 			o.Spec.GlobalCIDR = "242.0.0.0/16"
 		case *mcsv1alpha1.ServiceExport:
+			published := o.Status.Conditions[0]
+			published.Type = services.ConditionPublished
 			o.Status.Conditions[0].Message = "other clusters reach the Service at 242.0.255.254"
+			o.Status.Conditions = append(o.Status.Conditions, published)
 		}
 	}
 	return w
 }
 
-// withoutPages returns a world whose clusters publish nothing.
-func withoutPages(w world) world {
-	w["west"] = slices.DeleteFunc(w["west"], func(o client.Object) bool {
-		_, is := o.(*v1alpha1.ExportedServices)
-		return is
-	})
+// unpublished returns a world whose exports the grants do not allow.
+func unpublished(w world) world {
+	for _, o := range w["west"] {
+		if export, ok := o.(*mcsv1alpha1.ServiceExport); ok {
+			c := meta.FindStatusCondition(export.Status.Conditions, services.ConditionPublished)
+			c.Status, c.Reason = metav1.ConditionFalse, services.ReasonNamespaceNotGranted
+			c.Message = "the grant of this cluster does not allow exports from namespace shop"
+		}
+	}
 	return w
 }
 
-// withoutConflict returns a world whose exports the agent of service discovery has not seen.
-func withoutConflict(w world) world {
+// unseen returns a world whose exports the agent of service discovery has not seen.
+func unseen(w world) world {
 	for _, o := range w["west"] {
 		if export, ok := o.(*mcsv1alpha1.ServiceExport); ok {
 			export.Status.Conditions = export.Status.Conditions[:1]
@@ -168,8 +174,8 @@ func TestExport(t *testing.T) {
 		"export_discovery_conflict":    {discoveryExport("True", "cluster \x1b[2Jeast has port 80,\nthis one 81", "e\x1b[31mast"), "export service web -n shop"},
 		"export_discovery_no_agent":    {discoveryExport("False", "none"), "export service db -n shop --timeout 1ms"},
 		"export_discovery_global":      {withGlobal(discoveryExport("False", "none", "east")), "export service web -n shop"},
-		"export_discovery_unpublished": {withoutPages(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
-		"export_discovery_unseen":      {withoutConflict(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
+		"export_discovery_unpublished": {unpublished(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
+		"export_discovery_unseen":      {unseen(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
 		"export_discovery_derived":     {discoveryExport("False", "none"), "export service derived-u3k8h2 -n shop"},
 		"export_annotations_dry":       {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run"},
 		"export_annotations_dry_yaml":  {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run -o yaml"},

@@ -9,6 +9,7 @@ import (
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
+	"subctl/services"
 )
 
 // exportedService is a Service that a cluster exports; its JSON is a promise.
@@ -80,6 +81,7 @@ func (k *knownServices) exports() []exportedService {
 func (e *exportedService) judge(o *mcsv1alpha1.ServiceExport, published bool) {
 	valid := exportCondition(o, mcsv1alpha1.ServiceExportConditionValid)
 	ready := exportCondition(o, mcsv1alpha1.ServiceExportConditionReady)
+	listed := exportCondition(o, services.ConditionPublished) // only with a global network
 	conflict := exportCondition(o, mcsv1alpha1.ServiceExportConditionConflict)
 	set := func(state string, c metav1.Condition) {
 		e.State, e.Reason, e.Message = state, c.Reason, c.Message
@@ -93,11 +95,13 @@ func (e *exportedService) judge(o *mcsv1alpha1.ServiceExport, published bool) {
 		set(exportWaiting, valid)
 	case ready.Status != "" && ready.Status != metav1.ConditionTrue:
 		set(exportWaiting, ready)
+	case listed.Status == metav1.ConditionFalse:
+		set(exportWaiting, listed)
 	case ready.Status == "" || !published:
 		set(exportWaiting, metav1.Condition{
 			Reason: string(mcsv1alpha1.ServiceExportReasonPending), LastTransitionTime: o.CreationTimestamp,
 			Message: "the agent of service discovery has not published it: see kubectl -n " + cluster.Namespace +
-				" get deployment " + cluster.ServiceDiscoveryName + ", and whether the grant allows the namespace (subctl join --export-namespaces)",
+				" get deployment " + cluster.ServiceDiscoveryName,
 		})
 	case conflict.Status == metav1.ConditionTrue:
 		set(exportConflict, conflict)

@@ -172,6 +172,7 @@ func servicesWorlds(t *testing.T) map[string]world {
 		serviceExport("late", valid, "Ready False Pending: its page is not published yet\x1b[2J"),
 		serviceExport("none", "Valid False NoService: there is no Service none in namespace shop"),
 		serviceExport("silent"),
+		serviceExport("denied", valid, ready, "Published False NamespaceNotGranted: the grant does not allow it"),
 		serviceExport("odd", valid, ready, "Conflict True PortConflict,TypeConflict: cluster east has port 80/TCP, and this one 81/TCP\nand\x1b[31m more"),
 		recordPage(t, "west", 0, exportRecordOf("shop", "odd", "100.64.0.9", "")),
 		recordPage(t, "east", time.Minute, exportRecordOf("shop", "new", "100.65.0.9", ""),

@@ -13,9 +13,18 @@ import (
 	"subctl/internal/words"
 )
 
-// ReasonNamespaceNotGranted is a reason of the condition Ready of a ServiceExport that the API does not
-// have: the grant of the cluster does not allow exports from the namespace.
-const ReasonNamespaceNotGranted = "NamespaceNotGranted"
+// ConditionPublished is a condition of a ServiceExport in a cluster with a global network: whether other
+// clusters get its record. There, Ready is about the global addresses, and the globalnet agent writes it.
+const ConditionPublished = "Published"
+
+// Reasons of the conditions Ready and Published of a ServiceExport that the API does not have.
+const (
+	// ReasonNamespaceNotGranted means that the grant of the cluster does not allow exports from the
+	// namespace.
+	ReasonNamespaceNotGranted = "NamespaceNotGranted"
+	// ReasonTooManyExports means that the record has no room in the pages of the cluster.
+	ReasonTooManyExports = "TooManyExports"
+)
 
 // obstacle is why a Service is not exported.
 type obstacle struct {
@@ -53,18 +62,17 @@ func failed(format string, args ...any) *obstacle {
 func (x *exporter) conditions(e *mcsv1alpha1.ServiceExport, no *obstacle, notes []string) []metav1.Condition {
 	conflict := newCondition(e, mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse,
 		mcsv1alpha1.ServiceExportReasonNoConflicts, "no other cluster exports the Service with other properties")
-	if c := x.Conflicts[keyOf(e)]; len(c.Reasons) > 0 {
-		conflict.Status = metav1.ConditionTrue
-		conflict.Reason = strings.Join(c.Reasons, ",")
-		conflict.Message = c.Message
-	}
+	ready := newCondition(e, mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionTrue,
+		mcsv1alpha1.ServiceExportReasonExported, published(e, notes))
 	if x.global() {
-		return []metav1.Condition{conflict}
+		ready.Type = ConditionPublished
+		if no != nil {
+			no.deny(&ready)
+		}
+		return []metav1.Condition{ready, conflict}
 	}
 	valid := newCondition(e, mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionTrue,
 		mcsv1alpha1.ServiceExportReasonValid, "the Service can be exported")
-	ready := newCondition(e, mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionTrue,
-		mcsv1alpha1.ServiceExportReasonExported, published(e, notes))
 	if no != nil && no.invalid {
 		no.deny(&valid)
 		no = pending("the Service cannot be exported: see the condition Valid")
@@ -95,18 +103,35 @@ func (o *obstacle) deny(c *metav1.Condition) {
 	c.Message = o.message
 }
 
-// NoRoom sets the condition Ready of the exports whose records Pages has left out.
-func NoRoom(exported []Exported, left []types.NamespacedName) {
-	no := failed("this cluster exports more than fits in %d pages of %d KiB, and older exports come first: "+
-		"export fewer Services", v1alpha1.MaxExportPages, usualPage>>10)
+// noRoom is why a record is in no page.
+var noRoom = obstacle{false, ReasonTooManyExports, fmt.Sprintf(
+	"this cluster exports more than fits in %d pages of %d KiB, and older exports come first: "+
+		"export fewer Services, or with fewer labels and annotations", v1alpha1.MaxExportPages, usualPage>>10)}
+
+// Conclude adds to the conditions of exports what is known only after all clusters' exports are: the
+// conflicts that Import has found, and which records Pages has left out.
+func Conclude(
+	exported []Exported, conflicts map[types.NamespacedName]Conflict, left []types.NamespacedName,
+) {
 	out := make(map[types.NamespacedName]bool, len(left))
 	for _, key := range left {
 		out[key] = true
 	}
 	for _, e := range exported {
+		key := keyOf(e.Export)
+		conflict := conflicts[key]
 		for i := range e.Conditions {
-			if out[keyOf(e.Export)] && e.Conditions[i].Type == string(mcsv1alpha1.ServiceExportConditionReady) {
-				no.deny(&e.Conditions[i])
+			switch c := &e.Conditions[i]; c.Type {
+			case string(mcsv1alpha1.ServiceExportConditionReady), ConditionPublished:
+				if out[key] {
+					noRoom.deny(c)
+				}
+			case string(mcsv1alpha1.ServiceExportConditionConflict):
+				if len(conflict.Reasons) > 0 {
+					c.Status = metav1.ConditionTrue
+					c.Reason = strings.Join(conflict.Reasons, ",")
+					c.Message = conflict.Message
+				}
 			}
 		}
 	}

@@ -162,13 +162,12 @@ func (x *exporter) records(
 	if !isHeadless(s) {
 		local.Address = clusterIP(s).String()
 	}
+	give := x.flat
 	if x.global() {
-		no = x.translated(record, s, endpoints)
-	} else {
-		var more []string
-		more, no = x.flat(record, s, endpoints)
-		notes = append(notes, more...)
+		give = x.translated
 	}
+	more, no := give(record, s, endpoints)
+	notes = append(notes, more...)
 	if no == nil && len(record.Endpoints) == 0 && jsonSize(record) > maxRecord {
 		no = failed("its ports, exportedLabels and exportedAnnotations take more than %d KiB: export fewer", maxRecord>>10)
 	}
@@ -275,20 +274,24 @@ func isLocal(s *corev1.Service) bool {
 	return s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
 }
 
-// translated gives a record the global addresses at which other clusters reach a Service. It returns why
-// they do not reach it yet.
-func (x *exporter) translated(r *v1alpha1.ExportedService, s *corev1.Service, all []endpoint) *obstacle {
+// translated gives a record the global addresses at which other clusters reach a Service. It returns what
+// is left out, or why they do not reach it yet.
+func (x *exporter) translated(
+	r *v1alpha1.ExportedService, s *corev1.Service, all []endpoint,
+) (notes []string, no *obstacle) {
 	if !r.Headless {
 		ip, allocated := x.ingress.services[keyOf(s)]
 		if !allocated {
-			return pending("the Service has no global address yet")
+			return nil, pending("the Service has no global address yet")
 		}
 		r.Address = ip.addr.String()
 		r.Ready = anyReady(all)
-		return nil
+		return nil, nil
 	}
 	endpoints := x.ingress.translate(s, all)
 	r.Ready = anyReady(endpoints)
-	publish(r, endpoints)
-	return nil
+	if rest := publish(r, endpoints); len(rest) > 0 {
+		notes = append(notes, tooMany(rest))
+	}
+	return notes, nil
 }

@@ -164,7 +164,7 @@ func TestHostileExportedNames(t *testing.T) {
 		require.NoError(t, json.Unmarshal(b, &spec))
 		require.Equal(t, 1, spec.Pages)
 		require.Len(t, spec.Services, 1)
-		require.Equal(t, "shop/web", keyOfRecord(&spec.Services[0]).String())
+		require.Equal(t, "shop/web", nameOf(&spec.Services[0]).String())
 	}
 }
 

@@ -400,17 +400,15 @@ func TestExport(t *testing.T) {
 			"10.96.0.10 [8080] 10.244.0.1,Serving", exportedText, "",
 		},
 		{
-			"conflict", func(s *Source) {
-				s.Conflicts = map[types.NamespacedName]Conflict{
-					{Namespace: "shop", Name: "web"}: {Reasons: []string{"PortConflict", "TypeConflict"}, Message: "west has port 81"},
-				}
-			},
-			"10.96.0.10 ready [8080] 10.244.0.1 10.244.0.2,NotReady",
-			"Valid=True Valid, Ready=True Exported, Conflict=True PortConflict,TypeConflict", "west has port 81",
+			"global network, no address yet", global,
+			"none", "Published=False Pending, Conflict=False NoConflicts", "no global address yet",
 		},
 		{
-			"global network, no address yet", global,
-			"none", "Conflict=False NoConflicts", "",
+			"global network, namespace not granted", func(s *Source) {
+				global(s)
+				s.MayExport = func(string) bool { return false }
+			},
+			"none", "Published=False NamespaceNotGranted, Conflict=False NoConflicts", "subctl join --export-namespaces",
 		},
 		{
 			"global network", func(s *Source) {
@@ -420,7 +418,7 @@ func TestExport(t *testing.T) {
 					ingressOf(submarinerv1.TargetClusterIPService, "other", "242.1.0.6"),
 				)
 			},
-			"242.1.0.5 ready", "Conflict=False NoConflicts", "",
+			"242.1.0.5 ready", "Published=True Exported, Conflict=False NoConflicts", "web.shop.svc.clusterset.local",
 		},
 		{
 			"global network, headless: pods without address wait", func(s *Source) {
@@ -434,7 +432,7 @@ func TestExport(t *testing.T) {
 					ingressOf(submarinerv1.TargetHeadlessServicePod, "web-2", "242.1.0.8"),
 				)
 			},
-			"headless ready [8080] 242.1.0.8,NotReady 242.1.0.9,web-0", "Conflict=False NoConflicts", "",
+			"headless ready [8080] 242.1.0.8,NotReady 242.1.0.9,web-0", "Published=True Exported, Conflict=False NoConflicts", "",
 		},
 		{
 			"global network, headless without selector", func(s *Source) {
@@ -445,7 +443,7 @@ func TestExport(t *testing.T) {
 				in.Annotations = map[string]string{submarinerv1.HeadlessEndpointAnnotation: "10.244.0.1"}
 				s.Ingress = append(s.Ingress, in)
 			},
-			"headless ready [8080] 242.1.0.9", "Conflict=False NoConflicts", "",
+			"headless ready [8080] 242.1.0.9", "Published=True Exported, Conflict=False NoConflicts", "",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -565,13 +563,28 @@ func TestExportWithoutDeleted(t *testing.T) {
 	require.Equal(t, []string{"api", "web"}, names)
 }
 
-// An export for which there is no room says so, and is tried again: its record stays.
-func TestNoRoom(t *testing.T) {
-	exported := Export(*shop())
-	NoRoom(exported, []types.NamespacedName{{Namespace: "shop", Name: "db"}})
-	require.Equal(t, exportedText, conditionsText(exported[0].Conditions))
-	NoRoom(exported, []types.NamespacedName{{Namespace: "shop", Name: "web"}})
-	require.Equal(t, failedText, conditionsText(exported[0].Conditions))
-	require.Contains(t, exported[0].Conditions[1].Message, "64 pages of 12 KiB")
-	require.NotNil(t, exported[0].Record)
+// What is known only when all exports are: conflicts, and that there is no room. The record stays, as it
+// is tried again.
+func TestConclude(t *testing.T) {
+	key := types.NamespacedName{Namespace: "shop", Name: "web"}
+	other := types.NamespacedName{Namespace: "shop", Name: "db"}
+	conflict := Conflict{Reasons: []string{"PortConflict", "TypeConflict"}, Message: "west has port 81"}
+
+	e := only(t, shop())
+	Conclude([]Exported{e}, map[types.NamespacedName]Conflict{other: conflict}, []types.NamespacedName{other})
+	require.Equal(t, exportedText, conditionsText(e.Conditions))
+
+	Conclude([]Exported{e}, map[types.NamespacedName]Conflict{key: conflict}, []types.NamespacedName{key})
+	require.Equal(t, "Valid=True Valid, Ready=False TooManyExports, Conflict=True PortConflict,TypeConflict",
+		conditionsText(e.Conditions))
+	require.Contains(t, e.Conditions[1].Message, "64 pages of 12 KiB")
+	require.Equal(t, "west has port 81", e.Conditions[2].Message)
+	require.NotNil(t, e.Record)
+
+	s := shop()
+	global(s)
+	s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.5"))
+	e = only(t, s)
+	Conclude([]Exported{e}, nil, []types.NamespacedName{key})
+	require.Equal(t, "Published=False TooManyExports, Conflict=False NoConflicts", conditionsText(e.Conditions))
 }

@@ -49,14 +49,14 @@ func Pages(
 		if packed.add(r, usualPage) {
 			chosen = append(chosen, r)
 		} else {
-			left = append(left, keyOfRecord(&records[r]))
+			left = append(left, nameOf(&records[r]))
 		}
 	}
-	slices.SortFunc(left, compareKeys)
+	slices.SortFunc(left, compareNames)
 
 	places, some := placesIn(clusterID, have)
 	if kept := (packing{sizes: sizes}); kept.keep(chosen, func(r int) (int, bool) {
-		at, had := places[keyOfRecord(&records[r])]
+		at, had := places[nameOf(&records[r])]
 		return at, had
 	}) {
 		packed = kept
@@ -71,16 +71,8 @@ func Pages(
 	return want, left
 }
 
-func keyOfRecord(r *v1alpha1.ExportedService) types.NamespacedName {
-	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
-}
-
-func compareKeys(a, b types.NamespacedName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
 func compareRecords(a, b v1alpha1.ExportedService) int {
-	return compareKeys(keyOfRecord(&a), keyOfRecord(&b))
+	return compareNames(nameOf(&a), nameOf(&b))
 }
 
 // placesIn returns the number of the page of each record, and whether there is any page. While a record
@@ -94,7 +86,7 @@ func placesIn(clusterID string, have []*v1alpha1.ExportedServices) (places map[t
 		}
 		some = true
 		for r := range page.Spec.Services {
-			key := keyOfRecord(&page.Spec.Services[r])
+			key := nameOf(&page.Spec.Services[r])
 			if other, has := places[key]; !has || at < other {
 				places[key] = at
 			}

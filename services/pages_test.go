@@ -97,12 +97,12 @@ func TestPagesLeaveTheYoungest(t *testing.T) {
 	records := recordsOf(fit+2, 6000)
 	pages, left := Pages("east", nil, records)
 	require.Len(t, pages, v1alpha1.MaxExportPages)
-	require.Equal(t, []types.NamespacedName{keyOfRecord(&records[fit]), keyOfRecord(&records[fit+1])}, left)
+	require.Equal(t, []types.NamespacedName{nameOf(&records[fit]), nameOf(&records[fit+1])}, left)
 
 	// An older export displaces the youngest one.
 	records[fit+1].ExportedAt = 1
 	again, left := Pages("east", pages, records)
-	require.Equal(t, []types.NamespacedName{keyOfRecord(&records[fit-1]), keyOfRecord(&records[fit])}, left)
+	require.Equal(t, []types.NamespacedName{nameOf(&records[fit-1]), nameOf(&records[fit])}, left)
 	require.Equal(t, 1, changed(pages, again))
 
 	// A record that fits in no page is left, and the others are not.

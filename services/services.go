@@ -58,8 +58,6 @@ type Source struct {
 	Readers int
 	// MayExport reports whether the cluster's grant allows exports from a namespace. Nil allows all.
 	MayExport func(namespace string) bool
-	// Conflicts are those that Import has found for each exported Service.
-	Conflicts map[types.NamespacedName]Conflict
 }
 
 // Exported is the result for one ServiceExport.
@@ -70,8 +68,8 @@ type Exported struct {
 	// Local is the record with the endpoints that the own cluster uses: the pods by their own
 	// addresses, whatever Record publishes. It is nil if Record is.
 	Local *v1alpha1.ExportedService
-	// Conditions are Valid, Ready and Conflict, without times. With a global network they are Conflict
-	// alone, as the globalnet agent writes the others.
+	// Conditions are Valid, Ready and Conflict, without times; with a global network Published and
+	// Conflict, as the globalnet agent writes the others. Conclude completes them.
 	Conditions []metav1.Condition
 }
 

@@ -44,9 +44,8 @@ type ServicePlan struct {
 	// pages are those that the cluster should have, and spare are others of its own.
 	pages []*v1alpha1.ExportedServices
 	spare []*v1alpha1.ExportedServices
-	// exports are the results for ServiceExports. They lose our conditions if the cluster leaves.
+	// exports are the results for ServiceExports. Without conditions, they lose ours.
 	exports []services.Exported
-	leaving bool
 	global  bool
 
 	imported services.Imported
@@ -109,11 +108,7 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		}
 	}
 	d.imported = services.Import(view)
-	if len(d.imported.Conflicts) > 0 { // exports are needed to find them, and show them
-		source.Conflicts = d.imported.Conflicts
-		d.exports = services.Export(source)
-	}
-	d.paginate(s, spec.ClusterID, records)
+	services.Conclude(d.exports, d.imported.Conflicts, d.paginate(s, spec.ClusterID, records))
 	return nil
 }
 
@@ -139,27 +134,23 @@ func mayImport(settings v1alpha1.ServiceDiscoverySpec, namespace string) bool {
 	return trust.MayExport(nil, namespace) || len(named) > 0 && trust.MayExport(named, namespace)
 }
 
-// paginate puts records into pages. An export whose record has no place is not Ready.
-func (d *ServicePlan) paginate(s Snapshot, clusterID string, records []v1alpha1.ExportedService) {
+// paginate puts records into pages, and returns the Services whose records have no room.
+func (d *ServicePlan) paginate(
+	s Snapshot, clusterID string, records []v1alpha1.ExportedService,
+) (left []types.NamespacedName) {
 	have := ownPages(s, clusterID)
-	var left []types.NamespacedName
 	d.pages, left = services.Pages(clusterID, have, records)
 	wanted := map[string]bool{}
 	for _, page := range d.pages {
 		wanted[page.Name] = true
 	}
 	d.spare = slices.DeleteFunc(have, func(page *v1alpha1.ExportedServices) bool { return wanted[page.Name] })
-	for i := range d.exports {
-		if slices.Contains(left, KeyOf(d.exports[i].Export)) {
-			d.exports[i].Conditions = withoutPlace(d.exports[i].Conditions)
-		}
-	}
+	return left
 }
 
 // leave ends what the cluster exports and imports. An empty page remains, so that no other cluster takes
 // older pages for the present ones.
 func (d *ServicePlan) leave(s Snapshot, clusterID string) {
-	d.leaving = true
 	d.paginate(s, clusterID, nil)
 	for _, e := range List[*mcsv1alpha1.ServiceExport](s) {
 		d.exports = append(d.exports, services.Exported{Export: e})

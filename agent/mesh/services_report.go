@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -13,30 +12,12 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/services"
 )
 
-// Reasons of conditions that the Multi-Cluster Services API does not have.
-const (
-	// ReasonTooMany is the reason of the condition Ready of a ServiceExport that has no place in the pages
-	// of its cluster.
-	ReasonTooMany = "TooManyExports"
-	// ReasonRefused is the reason of the condition Ready of a ServiceImport whose derived Service the API
-	// server refuses.
-	ReasonRefused = "ServiceRefused"
-)
-
-// withoutPlace returns the conditions of a ServiceExport whose record is in no page.
-func withoutPlace(conditions []metav1.Condition) []metav1.Condition {
-	out := slices.Clone(conditions)
-	for i := range out {
-		if out[i].Type == string(mcsv1alpha1.ServiceExportConditionReady) {
-			out[i].Status, out[i].Reason = metav1.ConditionFalse, ReasonTooMany
-			out[i].Message = fmt.Sprintf("the cluster exports more than its %d pages hold, older exports first: "+
-				"export fewer Services, or with fewer labels and annotations", v1alpha1.MaxExportPages)
-		}
-	}
-	return out
-}
+// ReasonRefused is a reason of the condition Ready of a ServiceImport that the Multi-Cluster Services API does
+// not have: the API server refuses the derived Service.
+const ReasonRefused = "ServiceRefused"
 
 // reportServices returns the objects to write, at most maxWrites without pages. What takes endpoints
 // out of use comes first.
@@ -145,10 +126,9 @@ func (d *ServicePlan) exportStatuses(r *Report, now time.Time) []Object {
 				r.Warn = append(r.Warn, Warning{e.Export, c})
 			}
 		}
-		conditions := slices.Clone(e.Export.Status.Conditions)
-		if d.leaving {
-			conditions = slices.DeleteFunc(conditions, d.isOurCondition)
-		}
+		conditions := slices.DeleteFunc(slices.Clone(e.Export.Status.Conditions), func(c metav1.Condition) bool {
+			return d.isOurCondition(c) && meta.FindStatusCondition(e.Conditions, c.Type) == nil
+		})
 		for _, c := range e.Conditions {
 			c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 			meta.SetStatusCondition(&conditions, c)
@@ -166,7 +146,7 @@ func (d *ServicePlan) exportStatuses(r *Report, now time.Time) []Object {
 // the globalnet agent writes most of them.
 func (d *ServicePlan) isOurCondition(c metav1.Condition) bool {
 	switch c.Type {
-	case string(mcsv1alpha1.ServiceExportConditionConflict):
+	case string(mcsv1alpha1.ServiceExportConditionConflict), services.ConditionPublished:
 		return true
 	case string(mcsv1alpha1.ServiceExportConditionValid), string(mcsv1alpha1.ServiceExportConditionReady):
 		return !d.global

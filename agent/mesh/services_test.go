@@ -164,7 +164,9 @@ func TestServicesLeave(t *testing.T) {
 	}
 	exported := own("db")
 	export := exported[2].(*mcsv1alpha1.ServiceExport)
-	export.Status.Conditions = []metav1.Condition{{Type: "Valid"}, {Type: "Ready"}, {Type: "Conflict"}, {Type: "Theirs"}}
+	for _, kind := range []string{"Valid", "Ready", "Published", "Conflict", "Theirs"} {
+		export.Status.Conditions = append(export.Status.Conditions, metav1.Condition{Type: kind})
+	}
 	page := func(n int) *v1alpha1.ExportedServices {
 		return &v1alpha1.ExportedServices{
 			ObjectMeta: metav1.ObjectMeta{
@@ -209,6 +211,31 @@ func TestServicesLeave(t *testing.T) {
 		r = discovered(t, NewSnapshot("n1", all...))
 		require.Equal(t, "west-services-1", r.Delete[0].GetName())
 	}
+}
+
+// With a global network, the agent tells in a condition of its own that an export is not published. It leaves
+// those of the globalnet agent alone, and takes its own back when there is no global network.
+func TestServicesWithGlobalNetwork(t *testing.T) {
+	objs := append(importing(0), own("db")...)
+	sub, export := objs[0].(*v1alpha1.Submariner), objs[len(objs)-1].(*mcsv1alpha1.ServiceExport)
+	sub.Spec.GlobalCIDR = "242.0.0.0/16"
+	sub.Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{ExportNamespaces: []string{"other"}}
+	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported", Message: "at 242.0.0.1"}
+	export.Status.Conditions = []metav1.Condition{ready}
+	conditions := func() []metav1.Condition {
+		r := discovered(t, NewSnapshot("n1", objs...))
+		require.Len(t, r.UpdateStatus, 1)
+		return r.UpdateStatus[0].(*mcsv1alpha1.ServiceExport).Status.Conditions
+	}
+	all := conditions()
+	require.Equal(t, ready, *meta.FindStatusCondition(all, "Ready"))
+	require.Equal(t, services.ReasonNamespaceNotGranted, meta.FindStatusCondition(all, services.ConditionPublished).Reason)
+
+	export.Status.Conditions = all
+	sub.Spec.GlobalCIDR = ""
+	all = conditions()
+	require.Equal(t, services.ReasonNamespaceNotGranted, meta.FindStatusCondition(all, "Ready").Reason)
+	require.Nil(t, meta.FindStatusCondition(all, services.ConditionPublished))
 }
 
 // Nothing is imported into namespaces of the system that the settings do not name.
