@@ -13,6 +13,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/broker/trust"
 	"subctl/internal/kube"
 	"subctl/services"
 )
@@ -73,6 +74,9 @@ func importsInto(sub *v1alpha1.Submariner) string {
 	out := []string{"!(" + strings.Join(reserved, " || ") + ")"}
 	if s := sub.Spec.ServiceDiscovery; s != nil {
 		for _, pattern := range s.NamedNamespaces() {
+			if !trust.IsReserved(pattern) {
+				continue
+			}
 			if prefix, is := strings.CutSuffix(pattern, "*"); is {
 				out = append(out, fmt.Sprintf("request.namespace.startsWith('%s')", celText(prefix)))
 			} else {

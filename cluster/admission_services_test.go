@@ -30,7 +30,9 @@ func TestHostileServicesAgent(t *testing.T) {
 	admin := server.Client(t)
 	sub := clustertest.Submariner()
 	sub.Spec.ServiceDiscoveryEnabled = true
-	sub.Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{ExportNamespaces: []string{"kube-shared", "shop"}}
+	sub.Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{
+		ExportNamespaces: []string{"kube-shared", "shop"}, Imports: []v1alpha1.ImportRule{{Namespaces: []string{"*"}}},
+	}
 	require.NoError(t, kube.Install(t.Context(), admin, kube.FieldOwner, clustertest.Render(t, sub), nil))
 	config := rest.CopyConfig(server.Config())
 	config.Impersonate = rest.ImpersonationConfig{

@@ -130,7 +130,7 @@ func maxImports(networks []netip.Prefix) int {
 // mayImport reports whether Services of a namespace may be imported: from the namespaces of Kubernetes, of
 // OpenShift and of subctl only if the settings of this cluster name them.
 func mayImport(settings v1alpha1.ServiceDiscoverySpec, namespace string) bool {
-	named := settings.NamedNamespaces()
+	named := slices.DeleteFunc(settings.NamedNamespaces(), func(p string) bool { return !trust.IsReserved(p) })
 	return trust.MayExport(nil, namespace) || len(named) > 0 && trust.MayExport(named, namespace)
 }
 

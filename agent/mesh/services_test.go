@@ -113,6 +113,17 @@ func TestHostileExportsTakeNoClusterIPs(t *testing.T) {
 	require.Contains(t, refused[0].Reason, "no more than 64 Services of one cluster")
 }
 
+// Rules for all namespaces open none of the system's to imports.
+func TestHostileExportsIntoReservedNamespaces(t *testing.T) {
+	settings := v1alpha1.ServiceDiscoverySpec{
+		ExportNamespaces: []string{"*"}, Imports: []v1alpha1.ImportRule{{Namespaces: []string{"*", "k*"}, Clusters: []string{"east"}}},
+	}
+	for _, namespace := range []string{"kube-system", "openshift-dns", submarinerv1.OperatorNamespace} {
+		require.False(t, mayImport(settings, namespace), namespace)
+	}
+	require.True(t, mayImport(settings, "shop"))
+}
+
 // Pauses between attempts grow, and end with success.
 func TestRefused(t *testing.T) {
 	o, now := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}}, time.Unix(1000, 0)

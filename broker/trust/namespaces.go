@@ -50,6 +50,12 @@ func MayExport(patterns []string, namespace string) bool {
 	return slices.ContainsFunc(patterns, matches)
 }
 
+// IsReserved reports whether a pattern matches none but namespaces of Kubernetes, of OpenShift or of subctl:
+// who writes it means these, and does not if the pattern is * or k*.
+func IsReserved(pattern string) bool {
+	return slices.ContainsFunc(reserved, func(r string) bool { return matches(r, pattern) })
+}
+
 // matches reports whether a pattern matches a namespace, or all namespaces that another pattern matches.
 func matches(pattern, namespace string) bool {
 	if start, ok := strings.CutSuffix(pattern, "*"); ok {
