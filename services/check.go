@@ -30,6 +30,14 @@ type door struct {
 	// addresses are the networks of View.Forbidden that have one address, and wide the others.
 	addresses map[netip.Addr]bool
 	wide      []netip.Prefix
+	// routed are Member.Routed of all members.
+	routed []route
+}
+
+// route is a network for which gateways are connected to a cluster.
+type route struct {
+	to      string
+	network netip.Prefix
 }
 
 func newDoor(v View) *door {
@@ -41,17 +49,22 @@ func newDoor(v View) *door {
 			d.wide = append(d.wide, n)
 		}
 	}
+	for _, m := range v.Members {
+		for _, n := range m.Routed {
+			d.routed = append(d.routed, route{m.ID, n})
+		}
+	}
 	return d
 }
 
-// networks are what a member announces.
-type networks struct{ pods, services []netip.Prefix }
+// networks are what a member announces, and of that what leads to it.
+type networks struct{ pods, services, routed []netip.Prefix }
 
 func newNetworks(m *Member) networks {
 	if len(m.GlobalNetworks) > 0 {
-		return networks{pods: m.GlobalNetworks, services: m.GlobalNetworks}
+		return networks{pods: m.GlobalNetworks, services: m.GlobalNetworks, routed: m.Routed}
 	}
-	return networks{pods: m.PodNetworks, services: m.ServiceNetworks}
+	return networks{pods: m.PodNetworks, services: m.ServiceNetworks, routed: m.Routed}
 }
 
 func (n networks) none() bool { return len(n.pods)+len(n.services) == 0 }
@@ -212,13 +225,13 @@ func checkPod(p *v1alpha1.ExportedEndpoint) string {
 // checkAddresses requires that all addresses are in networks of the cluster, and in none of ours.
 func (d *door) checkAddresses(r *v1alpha1.ExportedService, n networks) string {
 	if r.Address != "" {
-		if reason := d.checkAddress(r.Address, n.services, "Service"); reason != "" {
+		if reason := d.checkAddress(r.Address, n.services, n.routed, "Service"); reason != "" {
 			return reason
 		}
 	}
 	for _, g := range r.Endpoints {
 		for _, p := range g.Pods {
-			if reason := d.checkAddress(p.IP, n.pods, "pod"); reason != "" {
+			if reason := d.checkAddress(p.IP, n.pods, n.routed, "pod"); reason != "" {
 				return reason
 			}
 		}
@@ -226,7 +239,10 @@ func (d *door) checkAddresses(r *v1alpha1.ExportedService, n networks) string {
 	return ""
 }
 
-func (d *door) checkAddress(text string, within []netip.Prefix, kind string) string {
+// checkAddress requires that an address is within the networks that a cluster announces. Where packets for
+// it go to the cluster, a gateway has compared it with nodes and other clusters, and whoever claims it
+// since then, such as a node that has been taken over, does not get the endpoint removed.
+func (d *door) checkAddress(text string, within, routed []netip.Prefix, kind string) string {
 	ip, err := netip.ParseAddr(text)
 	switch {
 	case err != nil || !ip.Is4():
@@ -235,8 +251,17 @@ func (d *door) checkAddress(text string, within []netip.Prefix, kind string) str
 		return fmt.Sprintf("address %s is of a kind that no endpoint has", ip)
 	case !contain(within, ip):
 		return fmt.Sprintf("address %s is in no %s network, or global network, that the cluster announces", ip, kind)
-	case d.addresses[ip] || contain(d.wide, ip):
-		return fmt.Sprintf("address %s is one of this cluster's own networks or nodes", ip)
+	case contain(d.wide, ip):
+		return fmt.Sprintf("address %s is in one of this cluster's own networks", ip)
+	case contain(routed, ip):
+		return ""
+	case d.addresses[ip]:
+		return fmt.Sprintf("address %s is the address of a node of this cluster", ip)
+	}
+	for _, r := range d.routed {
+		if r.network.Contains(ip) {
+			return fmt.Sprintf("address %s leads to cluster %s", ip, r.to)
+		}
 	}
 	return ""
 }

@@ -170,15 +170,38 @@ func TestHostileRandomRecords(t *testing.T) {
 }
 
 func TestHostileNetworks(t *testing.T) {
-	// A member announces the networks of this cluster, and of a node.
-	for _, ip := range []string{"10.0.0.7", "10.96.0.1", "192.0.2.1"} {
+	// A member announces the networks of this cluster, of a node, and of another cluster.
+	for ip, reason := range map[string]string{
+		"10.0.0.7":  "is in one of this cluster's own networks",
+		"10.96.0.1": "is in one of this cluster's own networks",
+		"192.0.2.1": "is the address of a node of this cluster",
+		"10.2.0.9":  "leads to cluster north",
+	} {
 		w := newWorld(t)
+		w.export("north")
+		w.member("north").Routed = prefixes("10.2.0.0/16", "10.102.0.0/16")
 		w.export("west", webOf("west", withPods(v1alpha1.ExportedEndpoint{IP: ip})))
 		w.member("west").PodNetworks = prefixes("0.0.0.0/0")
+		w.member("west").Routed = prefixes("10.1.0.0/16", "10.101.0.0/16")
 		w.settle()
-		require.Equal(t, []string{"west shop/web: address " + ip + " is one of this cluster's own networks or nodes"}, w.refusals())
+		require.Equal(t, []string{"west shop/web: address " + ip + " " + reason}, w.refusals())
 		require.Empty(t, w.imports)
 	}
+}
+
+// A node, or a member that has come later, claims an address of a cluster that this one is connected to.
+func TestHostileClaimsOfAddresses(t *testing.T) {
+	w := newWorld(t)
+	w.export("north")
+	w.export("west", webOf("west"))
+	w.member("west").Routed = prefixes("10.1.0.0/16", "10.101.0.0/16")
+	w.settle()
+	before := w.endpoints("west")
+	require.NotEmpty(t, before)
+	w.view.Forbidden = append(w.view.Forbidden, prefixes(podIP("west", 1)+"/32", serviceIP("west")+"/32")...)
+	w.member("north").PodNetworks = prefixes("10.0.0.0/8")
+	w.settle()
+	require.Equal(t, before, w.endpoints("west"))
 }
 
 func TestHostileNamespaces(t *testing.T) {

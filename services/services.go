@@ -88,6 +88,9 @@ type Member struct {
 	Pages []*v1alpha1.ExportedServices
 	// PodNetworks, ServiceNetworks and GlobalNetworks are those that it announces.
 	PodNetworks, ServiceNetworks, GlobalNetworks []netip.Prefix
+	// Routed are the networks for which gateways have a connection to the cluster, as far as known: they
+	// belong to no other cluster, and to no node.
+	Routed []netip.Prefix
 	// Unreachable reports that no gateway is connected to the cluster. Its endpoints are kept and not
 	// used.
 	Unreachable bool
@@ -103,7 +106,7 @@ type View struct {
 	// Namespaces are the names of the namespaces in which objects can be made.
 	Namespaces map[string]bool
 	// Forbidden are networks in which no other cluster has endpoints: the cluster's own networks and
-	// the addresses of its nodes.
+	// the addresses of its nodes, which do not count where gateways are connected to a cluster.
 	Forbidden []netip.Prefix
 	// Zones are the zones of this cluster's nodes, sorted; "" stands for nodes without one.
 	Zones []string

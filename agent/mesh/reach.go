@@ -1,6 +1,8 @@
 package mesh
 
 import (
+	"net/netip"
+	"slices"
 	"time"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -103,4 +105,25 @@ func connectedClusters(s Snapshot) (connected func(id string) bool, known bool) 
 		}
 	}
 	return func(id string) bool { return is[id] || omitted && !listed[id] }, known
+}
+
+// routedNetworks returns for which networks gateways are connected to which cluster, as far as they report
+// it: a report does not list all connections of a large clusterset.
+func routedNetworks(s Snapshot) map[string][]netip.Prefix {
+	out := map[string][]netip.Prefix{}
+	for _, g := range List[*submarinerv1.Gateway](s) {
+		if g.Status.HAStatus != submarinerv1.HAStatusActive || !s.Reporting(g.Name) {
+			continue
+		}
+		for _, c := range g.Status.Connections {
+			if id := c.Endpoint.ClusterID; c.Status == submarinerv1.Connected {
+				out[id] = append(out[id], prefixes(c.Endpoint.Subnets)...)
+			}
+		}
+	}
+	for id, networks := range out {
+		slices.SortFunc(networks, netip.Prefix.Compare)
+		out[id] = slices.Compact(networks)
+	}
+	return out
 }

@@ -189,6 +189,7 @@ func membersOf(s Snapshot, clusterID string) []services.Member {
 			pages[page.Spec.ClusterID] = append(pages[page.Spec.ClusterID], page)
 		}
 	}
+	routed := routedNetworks(s)
 	var out []services.Member
 	for _, c := range List[*submarinerv1.Cluster](s) {
 		id := c.Spec.ClusterID
@@ -198,7 +199,7 @@ func membersOf(s Snapshot, clusterID string) []services.Member {
 		out = append(out, services.Member{
 			ID: id, Pages: pages[id],
 			PodNetworks: prefixes(c.Spec.ClusterCIDR), ServiceNetworks: prefixes(c.Spec.ServiceCIDR),
-			GlobalNetworks: prefixes(c.Spec.GlobalCIDR),
+			GlobalNetworks: prefixes(c.Spec.GlobalCIDR), Routed: routed[id],
 		})
 	}
 	return out

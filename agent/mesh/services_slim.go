@@ -92,23 +92,30 @@ func slimEndpoints(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	return slim
 }
 
-// slimConnections keeps to which clusters a gateway is connected.
+// slimConnections keeps to which clusters a gateway is connected, and for which networks.
 func slimConnections(g *submarinerv1.Gateway) *submarinerv1.Gateway {
 	slim := &submarinerv1.Gateway{ObjectMeta: identity(g.ObjectMeta)}
 	keepAnnotation(&slim.ObjectMeta, g.ObjectMeta, submarinerv1.TimestampAnnotation)
 	slim.Status.HAStatus = g.Status.HAStatus
 	slim.Status.ConnectionsOmitted = g.Status.ConnectionsOmitted
-	connected := map[string]bool{}
+	connected := map[string]*submarinerv1.Connection{}
 	for _, c := range g.Status.Connections {
 		id := c.Endpoint.ClusterID
-		connected[id] = connected[id] || c.Status == submarinerv1.Connected
+		if connected[id] == nil {
+			connected[id] = &submarinerv1.Connection{
+				Endpoint: submarinerv1.EndpointSpec{ClusterID: id}, Status: submarinerv1.ConnectionError,
+			}
+		}
+		if c.Status == submarinerv1.Connected {
+			to := connected[id]
+			to.Status, to.Endpoint.Subnets = submarinerv1.Connected, append(to.Endpoint.Subnets, c.Endpoint.Subnets...)
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(connected)) {
-		c := submarinerv1.Connection{Endpoint: submarinerv1.EndpointSpec{ClusterID: id}, Status: submarinerv1.ConnectionError}
-		if connected[id] {
-			c.Status = submarinerv1.Connected
-		}
-		slim.Status.Connections = append(slim.Status.Connections, c)
+		c := connected[id]
+		slices.Sort(c.Endpoint.Subnets)
+		c.Endpoint.Subnets = slices.Compact(c.Endpoint.Subnets)
+		slim.Status.Connections = append(slim.Status.Connections, *c)
 	}
 	return slim
 }

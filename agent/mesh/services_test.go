@@ -124,6 +124,30 @@ func TestHostileExportsIntoReservedNamespaces(t *testing.T) {
 	require.True(t, mayImport(settings, "shop"))
 }
 
+// A node reports an address of a Service in another cluster as its own. Gateways that are connected to the
+// cluster send packets there, so that the Service stays imported.
+func TestHostileNodeHasAddressOfService(t *testing.T) {
+	now := time.Unix(1000, 0)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.102.0.1"}}
+	refused := func(networks ...string) []services.Refusal {
+		g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw"}}
+		g.Status.HAStatus = submarinerv1.HAStatusActive
+		g.SetReportedAt(now)
+		for _, n := range networks {
+			g.Status.Connections = append(g.Status.Connections, submarinerv1.Connection{
+				Endpoint: submarinerv1.EndpointSpec{ClusterID: "east", Subnets: []string{n}}, Status: submarinerv1.Connected,
+			})
+		}
+		s := NewSnapshot("n1", append(importing(1), node, Services().Slim(g))...)
+		s.Now, s.Heard = now, Heard{"gw": {at: now}}
+		return RefusedServices(s)
+	}
+	require.Empty(t, refused("10.12.0.0/16", "10.102.0.0/16"))
+	require.Len(t, refused("10.12.0.0/16"), 1, "no gateway leads there: the node may have it")
+	require.Len(t, refused(), 1)
+}
+
 // Pauses between attempts grow, and end with success.
 func TestRefused(t *testing.T) {
 	o, now := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}}, time.Unix(1000, 0)
