@@ -40,6 +40,33 @@ func (h *held) sources() map[string]map[types.NamespacedName]bool {
 	return h.bySource
 }
 
+// checkKept returns why the endpoints of a cluster that are here cannot stay: it announces other networks
+// by now. A member that withholds one of its pages would otherwise keep them for ever.
+func (i *importer) checkKept(d *door, cluster string, key types.NamespacedName, n networks) string {
+	if n.none() {
+		return "" // nothing can be checked
+	}
+	within := slices.Concat(n.pods, n.services)
+	for _, s := range i.held.slices[key] {
+		if !isOurSlice(s) || s.Labels[mcsv1alpha1.LabelSourceCluster] != cluster {
+			continue
+		}
+		addresses := []string{}
+		if at := s.Annotations[AddressAnnotation]; at != "" {
+			addresses = append(addresses, at)
+		}
+		for _, e := range s.Endpoints {
+			addresses = append(addresses, e.Addresses...)
+		}
+		for _, a := range addresses {
+			if reason := d.checkAddress(a, within, n.routed, "pod or Service"); reason != "" {
+				return reason
+			}
+		}
+	}
+	return ""
+}
+
 // keepRecords reads the records back whose pages are missing.
 func (i *importer) keepRecords() {
 	for key, claims := range i.claims {

@@ -163,3 +163,18 @@ func TestKeptSlicesOfAnImportThatIsGone(t *testing.T) {
 	require.Equal(t, []string{"north"}, w.clusters())
 	require.Empty(t, w.endpoints("west"))
 }
+
+// A member withholds a page, and announces no more where its endpoints are.
+func TestHostileWithheldPage(t *testing.T) {
+	w := newWorld(t)
+	w.publish("west", page("west", 0, 64, webOf("west")))
+	w.settle()
+	require.NotEmpty(t, w.endpoints("west"))
+	w.publish("west", page("west", 0, 64))
+	w.settle()
+	require.NotEmpty(t, w.endpoints("west"), "the record may be in another page")
+	w.member("west").PodNetworks = prefixes("10.3.0.0/16")
+	require.Contains(t, w.plan().Refused[0].Reason, "is in no pod or Service network")
+	w.settle()
+	require.Empty(t, w.imports)
+}

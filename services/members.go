@@ -77,7 +77,12 @@ func (i *importer) readMember(m *Member, d *door) {
 		return
 	}
 	for key := range i.held.sources()[m.ID] {
-		if !seen[key] && d.admits(m.ID, key) == "" {
+		if seen[key] || d.admits(m.ID, key) != "" {
+			continue
+		}
+		if reason := i.checkKept(d, m.ID, key, networks); reason != "" {
+			i.refuse(m.ID, key, reason)
+		} else {
 			i.claims[key] = append(i.claims[key], claim{cluster: m.ID, unreachable: m.Unreachable, kept: true})
 		}
 	}
