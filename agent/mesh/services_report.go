@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 	"time"
@@ -29,11 +28,23 @@ func reportServices(s Snapshot, p Plan, o Outcome) Report {
 	}
 	d.reportPages(&r, s)
 	w := writes{s: s, left: maxWrites}
-	r.Delete = append(r.Delete, w.take(objects(d.imported.Delete))...)
-	r.Apply = w.take(d.urgent(s))
-	r.Apply = append(r.Apply, w.take(asObjects(d.imported.Imports))...)
-	r.Apply = append(r.Apply, w.take(asObjects(d.imported.Services))...)
-	r.UpdateStatus = w.take(append(d.exportStatuses(&r, o.Now), d.importStatuses(s, o.Now)...))
+	existing, missing := d.endpointSlices(s)
+	lists := [][]Object{
+		objects(d.imported.Delete), existing, missing, asObjects(d.imported.Imports), asObjects(d.imported.Services),
+		append(d.exportStatuses(&r, o.Now), d.importStatuses(s, o.Now)...),
+	}
+	rest := 0
+	for i := range lists {
+		lists[i] = w.due(lists[i])
+		rest += len(lists[i])
+	}
+	for i := range lists {
+		rest -= len(lists[i])
+		lists[i] = w.take(lists[i], rest)
+	}
+	r.Delete = append(r.Delete, lists[0]...)
+	r.Apply = slices.Concat(lists[1:5]...)
+	r.UpdateStatus = lists[5]
 	r.More, r.Again = w.more, w.again
 	return r
 }
@@ -46,24 +57,31 @@ type writes struct {
 	again time.Duration // until the first refused write is to be tried again; 0 for never
 }
 
-// take returns the first objects, without those that the API server has refused a moment ago.
-func (w *writes) take(all []Object) []Object {
+// due returns objects without those that the API server has refused a moment ago.
+func (w *writes) due(all []Object) []Object {
 	var out []Object
 	for _, o := range all {
-		if wait := w.s.Refused.wait(o, w.s.Now); wait > 0 {
-			if w.again == 0 || wait < w.again {
-				w.again = wait
-			}
-			continue
+		if wait := w.s.Refused.wait(o, w.s.Now); wait <= 0 {
+			out = append(out, o)
+		} else if w.again == 0 || wait < w.again {
+			w.again = wait
 		}
-		if w.left == 0 {
-			w.more = true
-			break
-		}
-		w.left--
-		out = append(out, o)
 	}
 	return out
+}
+
+// take returns as many objects as there is room for, of which half is for the rest, the objects that come
+// later. Where not all fit, the time decides which do: a cluster whose exports change all the time does
+// not keep those of others waiting for ever.
+func (w *writes) take(all []Object, rest int) []Object {
+	most := w.left - min(rest, w.left/2)
+	if len(all) > most {
+		w.more = true
+		start := int(w.s.Now.UnixMilli() % int64(len(all)))
+		all = slices.Concat(all[start:], all[:start])[:most]
+	}
+	w.left -= len(all)
+	return all
 }
 
 // objects returns the objects in a list.
@@ -102,19 +120,17 @@ func (d *ServicePlan) reportPages(r *Report, s Snapshot) {
 	}
 }
 
-// urgent returns the EndpointSlices to apply: first those that exist, in which endpoints may be gone.
-func (d *ServicePlan) urgent(s Snapshot) []Object {
-	out := asObjects(d.imported.Slices)
-	slices.SortStableFunc(out, func(a, b Object) int {
-		rank := func(o Object) int {
-			if s.Same(o) != nil {
-				return 0
-			}
-			return 1
+// endpointSlices returns the EndpointSlices to apply: those that exist, in which endpoints may be gone, and
+// those that do not.
+func (d *ServicePlan) endpointSlices(s Snapshot) (existing, missing []Object) {
+	for _, o := range d.imported.Slices {
+		if s.Same(o) != nil {
+			existing = append(existing, o)
+		} else {
+			missing = append(missing, o)
 		}
-		return cmp.Compare(rank(a), rank(b))
-	})
-	return out
+	}
+	return existing, missing
 }
 
 // exportStatuses returns the ServiceExports whose conditions change, and warns of conflicts.

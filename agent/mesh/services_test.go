@@ -3,6 +3,7 @@ package mesh
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -146,6 +147,29 @@ func TestHostileNodeHasAddressOfService(t *testing.T) {
 	require.Empty(t, refused("10.12.0.0/16", "10.102.0.0/16"))
 	require.Len(t, refused("10.12.0.0/16"), 1, "no gateway leads there: the node may have it")
 	require.Len(t, refused(), 1)
+}
+
+// A member changes more of its exports, all the time, than a loop writes. The import of another member comes
+// nevertheless.
+func TestHostileFlappingExports(t *testing.T) {
+	objs := importing(2000)
+	label := map[string]string{submarinerv1.ClusterIDLabel: "north"}
+	in := metav1.ObjectMeta{Namespace: submarinerv1.OperatorNamespace, Name: "north", Labels: label}
+	page := metav1.ObjectMeta{Namespace: in.Namespace, Name: v1alpha1.ExportedServicesName("north", 0), Labels: label}
+	objs = append(objs, &submarinerv1.Cluster{ObjectMeta: in, Spec: submarinerv1.ClusterSpec{
+		ClusterID: "north", ClusterCIDR: []string{"10.13.0.0/16"}, ServiceCIDR: []string{"10.103.0.0/16"},
+	}}, &v1alpha1.ExportedServices{ObjectMeta: page, Spec: v1alpha1.ExportedServicesSpec{
+		ClusterID: "north", Pages: 1, Services: []v1alpha1.ExportedService{{
+			Namespace: "shop", Name: "web", Address: "10.103.0.1", Ready: true, Ports: []v1alpha1.ExportedPort{{Port: 80}},
+		}},
+	}})
+	s := NewSnapshot("n1", objs...)
+	s.Now = time.Unix(1000, 0)
+	require.Eventually(t, func() bool {
+		s.Now = s.Now.Add(time.Second / 5)
+		return slices.ContainsFunc(discovered(t, s).Apply, func(o Object) bool { return o.GetName() == "web" })
+	}, 20*time.Second, time.Millisecond)
+	require.Less(t, s.Now.Unix(), int64(1010))
 }
 
 // Pauses between attempts grow, and end with success.
