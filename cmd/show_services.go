@@ -22,9 +22,10 @@ ENDPOINTS are those that are ready, of all.
 
 The second table has the Services that the cluster imports, its own exports included: the name, the
 address that the name stands for in this cluster, and the ports. STATE is "imported"; "waiting" if
-it has no address yet; "refused" if it is refused from all clusters that export it; or "foreign" if
-another program has made the ServiceImport. A Service is imported into clusters that have its
-namespace; -o wide and -o json also have the others.
+it has no address yet, or somebody else has made an object whose name it needs; "refused" if it is
+refused from all clusters that export it; or "foreign" if another program has made the
+ServiceImport. A Service is imported into clusters that have its namespace; -o wide and -o json also
+have the others.
 
 The third table has the clusters that export each of them. READY are the endpoints that are ready,
 of all; KNOWN is the time since the cluster signed what it publishes, by its own clock: it publishes
@@ -38,8 +39,8 @@ again when something changes. STATE is
   pending       the agent has not seen it
   no namespace  this cluster does not have the namespace
 
-The exit code is 3 if an agent does not run; if an export waits for more than 15 s, or an import for
-its address; if clusters disagree; or if something is refused.`
+The exit code is 3 if an agent does not run; if an export or an import waits for more than 15 s; if
+clusters disagree; or if something is refused.`
 
 // servicesRow is what a cluster exports and imports; its JSON is a promise.
 type servicesRow struct {
@@ -186,7 +187,7 @@ func servicesTrouble(s look.Site, rows []servicesRow) []string {
 		}
 		for _, i := range r.Imports {
 			if i.State == importWaiting && s.Now.Sub(i.since) > publishTime {
-				missing = append(missing, fmt.Sprintf("imported Service %s/%s has no address in this cluster: %s", i.Namespace, i.Name, i.Message))
+				missing = append(missing, fmt.Sprintf("imported Service %s/%s is not ready in this cluster: %s", i.Namespace, i.Name, i.Message))
 			}
 			for _, x := range i.Clusters {
 				if x.Reason != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -118,8 +119,10 @@ func (k *knownServices) imported(key serviceKey, o *mcsv1alpha1.ServiceImport) i
 		out.since = k.lastKnown(key)
 	case o.Labels[submarinerv1.ManagedByLabel] != submarinerv1.ManagedBy:
 		out.State = importForeign
-	case o.Spec.Type != mcsv1alpha1.Headless && len(o.Spec.IPs) == 0:
-		out.State, out.Message = importWaiting, importMessage(o)
+	default:
+		if message := notReady(o); message != "" {
+			out.State, out.Message = importWaiting, message
+		}
 	}
 	return out
 }
@@ -133,14 +136,19 @@ func (k *knownServices) exportedAs(key serviceKey) (string, []servicePort) {
 	return "", []servicePort{}
 }
 
-// importMessage returns why an import has no address.
-func importMessage(o *mcsv1alpha1.ServiceImport) string {
+// notReady returns why an import is not ready, such as a name that is taken, or a missing address;
+// empty if it is.
+func notReady(o *mcsv1alpha1.ServiceImport) string {
 	for _, c := range o.Status.Conditions {
-		if c.Type == "Ready" && c.Status != "True" && cmp.Or(c.Message, c.Reason) != "" {
+		if c.Type == string(mcsv1alpha1.ServiceImportConditionReady) && c.Status == metav1.ConditionFalse &&
+			cmp.Or(c.Message, c.Reason) != "" {
 			return cmp.Or(c.Message, c.Reason)
 		}
 	}
-	return "the agent of service discovery has not created its Service"
+	if o.Spec.Type != mcsv1alpha1.Headless && len(o.Spec.IPs) == 0 {
+		return "the agent of service discovery has not created its Service"
+	}
+	return ""
 }
 
 // exporters returns the clusters that export a Service, by ID.
@@ -159,13 +167,17 @@ func (k *knownServices) exporters(key serviceKey, o *mcsv1alpha1.ServiceImport) 
 	}
 	out := []exporter{}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		out = append(out, k.exporter(key, id))
+		seen := o != nil && slices.ContainsFunc(o.Status.Clusters, func(c mcsv1alpha1.ClusterStatus) bool {
+			return c.Cluster == id
+		})
+		out = append(out, k.exporter(key, id, seen))
 	}
 	return out
 }
 
-// exporter returns what is known of an export of a cluster.
-func (k *knownServices) exporter(key serviceKey, id string) exporter {
+// exporter returns what is known of an export of a cluster. There is no EndpointSlice of an export
+// that the agent has seen, if it has no endpoints.
+func (k *knownServices) exporter(key serviceKey, id string, seen bool) exporter {
 	x := exporter{Cluster: id, Reason: strings.Join(k.refused[key][id], "; ")}
 	record, published := k.records[key][id]
 	if published {
@@ -191,7 +203,7 @@ func (k *knownServices) exporter(key serviceKey, id string) exporter {
 		x.State, x.Reason = exporterNoNamespace, ""
 	case !imported && x.Reason != "":
 		x.State = exporterRefused
-	case !imported:
+	case !imported && !seen:
 		x.State = exporterPending
 	case use.withheld == services.WithheldUnreachable:
 		x.State = exporterUnreachable

@@ -243,11 +243,17 @@ func imported(t *testing.T, v services.View) []client.Object {
 		out := services.Import(v)
 		for _, o := range out.Imports {
 			o.UID = "1"
+			if len(v.Imports) > 0 {
+				o.Status = v.Imports[0].Status
+			}
 			v.Imports = []*mcsv1alpha1.ServiceImport{o}
 		}
 		for _, o := range out.Services {
 			o.Spec.ClusterIP = "100.64.7.1"
 			v.Services = []*corev1.Service{o}
+		}
+		for _, o := range out.Statuses {
+			v.Imports[0].Status = o.Status
 		}
 		v.Slices = append(v.Slices, out.Slices...)
 	}
@@ -273,6 +279,7 @@ func TestShowServicesAsTheAgentPlans(t *testing.T) {
 		{"withheld", "ready", false, map[string]string{"west": "used", "east": "withheld", "north": "unreachable"}},
 		{"no own endpoint, with hints", "NotReady", true, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
 		{"no own endpoint", "NotReady", false, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
+		{"no own pod", "", false, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
 	} {
 		record := func(address, pods string) v1alpha1.ExportedService {
 			return exportRecordOf("shop", "web", address, pods)
@@ -299,4 +306,20 @@ func TestShowServicesAsTheAgentPlans(t *testing.T) {
 		require.Equal(t, test.want, got, test.name)
 		require.Equal(t, []string{"100.64.7.1"}, rows[0].Imports[0].IPs, test.name)
 	}
+}
+
+// An import whose objects somebody else has made is shown as waiting, though it has an address.
+func TestShowServicesOfATakenName(t *testing.T) {
+	web := serviceImport("web", "100.64.7.1", "east")
+	web.Status.Conditions = []metav1.Condition{{
+		Type: "Ready", Status: metav1.ConditionFalse, Reason: "NameTaken",
+		Message: "somebody else has made EndpointSlice derived-web-east-0: delete or rename it",
+	}}
+	w := world{"west": append(discoveryMember(discoveryDeployments(1)...), web,
+		recordPage(t, "east", time.Minute, exportRecordOf("shop", "web", "100.65.0.9", "ready")))}
+	r := runIn(t, w, []string{"west"}, "show", "services")
+	require.Equal(t, cli.ExitTrouble, r.code)
+	require.Regexp(t, `(?m)^web\.shop\.svc\.clusterset\.local .* waiting$`, r.stdout)
+	require.Regexp(t, `(?m)^shop/web +east .* not ready$`, r.stdout)
+	require.Contains(t, r.stderr, "imported Service shop/web is not ready in this cluster: somebody else has made")
 }
