@@ -100,13 +100,20 @@ func (h Hook) byHand(reason, commands string) Hook {
 
 // Removed describes the changes of Undo, one per line.
 func (h Hook) Removed() (out []string) {
-	for _, c := range h.Changes {
-		where := kindOf(c.Before) + " " + strings.TrimPrefix(client.ObjectKeyFromObject(c.Before).String(), "/")
-		if c.After == nil {
+	for i, where := range h.Places() {
+		if h.Changes[i].After == nil {
 			out = append(out, "deleted "+where)
 		} else {
 			out = append(out, "restored "+where)
 		}
+	}
+	return out
+}
+
+// Places returns the kind and name of each object that the changes of Undo are about.
+func (h Hook) Places() (out []string) {
+	for _, c := range h.Changes {
+		out = append(out, kindOf(c.Before)+" "+strings.TrimPrefix(client.ObjectKeyFromObject(c.Before).String(), "/"))
 	}
 	return out
 }

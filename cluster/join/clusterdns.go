@@ -19,6 +19,7 @@ import (
 	"subctl/cluster/clusterdns"
 	"subctl/internal/kube"
 	"subctl/internal/progress"
+	"subctl/internal/words"
 	"subctl/services"
 )
 
@@ -95,6 +96,8 @@ func (j *Operation) clusterDNS(ctx context.Context) error {
 		if sub.Spec.ServiceDiscoveryEnabled {
 			j.Report.Note("the cluster's DNS is left alone: it must forward %s to the address of Service %s/%s "+
 				"(see docs/services.md)", services.Domain, cluster.Namespace, cluster.DNSName)
+		} else if before != nil && before.Spec.ServiceDiscoveryEnabled {
+			j.warnOfDNS(ctx)
 		}
 		if !hooked {
 			return nil
@@ -119,6 +122,19 @@ func (j *Operation) clusterDNS(ctx context.Context) error {
 		return nil
 	}
 	return j.hookDNS(ctx)
+}
+
+// warnOfDNS reports what goes on forwarding to the DNS servers that are about to go. Joining needs no
+// right to read that.
+func (j *Operation) warnOfDNS(ctx context.Context) {
+	f, err := clusterdns.Read(ctx, j.Member, j.Member.Version, j.Plan.Before.Spec.CoreDNSCustomConfig)
+	if err != nil {
+		return
+	}
+	if places := clusterdns.Undo(f).Places(); len(places) > 0 {
+		j.Report.Warn("the cluster's DNS is left alone, and forwards %s to DNS servers that do not exist any more: "+
+			"remove the server block of this domain from %s", services.Domain, words.List(places))
+	}
 }
 
 // hookDNS makes the cluster's DNS forward names of imported Services.

@@ -124,6 +124,21 @@ func TestClusterDNS(t *testing.T) {
 	require.Empty(t, w.out.String(), "without service discovery, nothing is read")
 }
 
+// What the user has told join to leave alone stays when service discovery goes, and the user learns of it.
+func TestClusterDNSLeftBehind(t *testing.T) {
+	w := newDNSWorld(t)
+	w.join(t, func(*v1alpha1.SubmarinerSpec) {})
+	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{LeaveDNS: true} })
+	with, _ := w.state(t)
+	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscoveryEnabled = false })
+	require.Equal(t, " ⚠ the cluster's DNS is left alone, and forwards clusterset.local to DNS servers that do not exist any more: "+
+		"remove the server block of this domain from ConfigMap kube-system/coredns\n", w.out.String())
+	corefile, _ := w.state(t)
+	require.Equal(t, with, corefile)
+	w.join(t, func(*v1alpha1.SubmarinerSpec) {})
+	require.Empty(t, w.out.String(), "without service discovery, nothing is read")
+}
+
 // A first join with --dry-run does not know the address yet.
 func TestClusterDNSWithoutAddress(t *testing.T) {
 	w := newDNSWorld(t)
