@@ -23,9 +23,9 @@ func TestPhases(t *testing.T) {
 	writes := []Write{
 		write(Delete, &submarinerv1.Cluster{}), write(Create, &submarinerv1.Endpoint{}), write(Delete, &v1alpha1.CablePolicies{}),
 		write(Update, &submarinerv1.Cluster{}), write(Report, &v1alpha1.CablePolicies{}), write(Delete, &submarinerv1.Endpoint{}),
-		write(Create, &v1alpha1.CablePolicies{}),
+		write(Create, &v1alpha1.CablePolicies{}), write(Update, &v1alpha1.ExportedServices{}), write(Delete, &v1alpha1.ExportedServices{}),
 	}
-	require.Equal(t, [][]int{{4, 6}, {3}, {1}, {5}, {0}, {2}}, kinds.phases(writes))
+	require.Equal(t, [][]int{{4, 6}, {3}, {1}, {7}, {8}, {5}, {0}, {2}}, kinds.phases(writes))
 }
 
 // There is a digest once this cluster holds all policies and Clusters. It is what the last writes

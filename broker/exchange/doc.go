@@ -12,7 +12,8 @@
 //
 // The files, in the order in which to read them:
 //
-//   - The table: kinds.go, table.go, names.go, and cel.go for the admission policies.
+//   - The table: kinds.go, services.go (pages of exported Services), table.go, names.go, and cel.go for the
+//     admission policies.
 //   - What members store on the broker: slots.go (under which names) and reserve.go (empty objects).
 //   - Trust: members.go finds which clusters are in which clustersets, and judge.go which of their
 //     objects count, with identity.go, statement.go (what is signed), memory.go (what a cluster
