@@ -256,7 +256,7 @@ func (d *door) checkAddress(text string, within, routed []netip.Prefix, kind str
 	case contain(routed, ip):
 		return ""
 	case d.addresses[ip]:
-		return fmt.Sprintf("address %s is the address of a node of this cluster", ip)
+		return fmt.Sprintf("address %s is the address of a node, or an API server, of this cluster", ip)
 	}
 	for _, r := range d.routed {
 		if r.network.Contains(ip) {

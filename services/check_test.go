@@ -174,7 +174,7 @@ func TestHostileNetworks(t *testing.T) {
 	for ip, reason := range map[string]string{
 		"10.0.0.7":  "is in one of this cluster's own networks",
 		"10.96.0.1": "is in one of this cluster's own networks",
-		"192.0.2.1": "is the address of a node of this cluster",
+		"192.0.2.1": "is the address of a node, or an API server, of this cluster",
 		"10.2.0.9":  "leads to cluster north",
 	} {
 		w := newWorld(t)

@@ -105,8 +105,9 @@ type View struct {
 	Members []Member
 	// Namespaces are the names of the namespaces in which objects can be made.
 	Namespaces map[string]bool
-	// Forbidden are networks in which no other cluster has endpoints: the cluster's own networks and
-	// the addresses of its nodes, which do not count where gateways are connected to a cluster.
+	// Forbidden are networks in which no other cluster has endpoints: the cluster's own networks, and
+	// the addresses of its nodes and API servers, which do not count where gateways are connected to a
+	// cluster.
 	Forbidden []netip.Prefix
 	// Zones are the zones of this cluster's nodes, sorted; "" stands for nodes without one.
 	Zones []string

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
@@ -244,19 +245,37 @@ func serviceNetworksOf(s Snapshot, sub *v1alpha1.Submariner) (serviceNetworks, e
 	return n, nil
 }
 
-// forbidden returns where no other cluster has endpoints: in the networks of this cluster, and at its
-// nodes.
+// forbidden returns where no other cluster has endpoints: in the networks of this cluster, at its nodes,
+// and at its API servers.
 func (n serviceNetworks) forbidden(s Snapshot) []netip.Prefix {
 	out := slices.Concat(n.pods, n.services, n.global)
 	for _, node := range List[*corev1.Node](s) {
 		for _, a := range node.Status.Addresses {
-			if ip, err := netip.ParseAddr(a.Address); err == nil {
-				out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+			out = appendAddress(out, a.Address)
+		}
+	}
+	for _, slice := range List[*discoveryv1.EndpointSlice](s) {
+		if slice.Namespace != metav1.NamespaceDefault || slice.Name != apiServers {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			for _, a := range e.Addresses {
+				out = appendAddress(out, a)
 			}
 		}
 	}
 	slices.SortFunc(out, netip.Prefix.Compare)
 	return slices.Compact(out)
+}
+
+// apiServers is the name of the EndpointSlice in which API servers list their addresses.
+const apiServers = "kubernetes"
+
+func appendAddress(to []netip.Prefix, text string) []netip.Prefix {
+	if ip, err := netip.ParseAddr(text); err == nil {
+		to = append(to, netip.PrefixFrom(ip, ip.BitLen()))
+	}
+	return to
 }
 
 // namespacesOf returns the names of the namespaces in which objects can be made.

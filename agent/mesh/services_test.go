@@ -172,6 +172,19 @@ func TestHostileFlappingExports(t *testing.T) {
 	require.Less(t, s.Now.Unix(), int64(1010))
 }
 
+// A member announces where this cluster has its API servers.
+func TestHostileExportOfAPIServers(t *testing.T) {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.102.0.1"}}},
+	}
+	refused := RefusedServices(NewSnapshot("n1", append(importing(1), Services().Slim(slice))...))
+	require.Len(t, refused, 1)
+	require.Contains(t, refused[0].Reason, "10.102.0.1 is the address of a node, or an API server, of this cluster")
+	slice.Namespace = "shop"
+	require.Empty(t, RefusedServices(NewSnapshot("n1", append(importing(1), slice)...)))
+}
+
 // Pauses between attempts grow, and end with success.
 func TestRefused(t *testing.T) {
 	o, now := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}}, time.Unix(1000, 0)
