@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -326,6 +327,27 @@ func TestHostileObjectsOfUsers(t *testing.T) {
 	require.NotContains(t, w.imports, forged)
 	delete(w.apiServer.slices, types.NamespacedName{Namespace: "shop", Name: "evil-1"})
 	require.Equal(t, before, w.endpoints("west"))
+}
+
+// A member chooses the name of a Service so that its derived Service has the name of another one, as 50 bits
+// of a hash allow, and a user makes a Service of such a name: neither gets the endpoints of the other.
+func TestHostileDerivedName(t *testing.T) {
+	name := types.NamespacedName{Namespace: "shop", Name: DerivedName(web)}
+	for _, labels := range []map[string]string{
+		nil, {submarinerv1.ManagedByLabel: submarinerv1.ManagedBy, mcsv1alpha1.LabelServiceName: "other"},
+	} {
+		w := newWorld(t)
+		w.export("north", webOf("north", named("shop", "other")))
+		w.settle()
+		owner := w.imports[types.NamespacedName{Namespace: "shop", Name: "other"}]
+		w.services[name] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+			Namespace: name.Namespace, Name: name.Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerOf(owner)},
+		}}
+		w.export("west", webOf("west"))
+		w.settle()
+		require.Empty(t, w.endpoints("west"))
+		require.Equal(t, reasonNameTaken, w.imported().Status.Conditions[0].Reason)
+	}
 }
 
 func TestImportRules(t *testing.T) {

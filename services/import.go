@@ -96,7 +96,11 @@ func (i *importer) plan(key types.NamespacedName) {
 	if have == nil {
 		return // Service and slices need the UID of their owner.
 	}
-	state.taken = append(state.taken, i.planSlices(m, have)...)
+	if len(state.taken) > 0 { // Endpoints would be those of somebody else's Service.
+		i.deleteSlices(key, nil)
+	} else {
+		state.taken = i.planSlices(m, have)
+	}
 	if status := wantStatus(have, m, state); status != nil {
 		i.out.Statuses = append(i.out.Statuses, status)
 	}

@@ -299,7 +299,7 @@ func TestObjectsOfOthersStay(t *testing.T) {
 			for range 3 {
 				w.apply(w.plan()) // Nobody collects what has no owner.
 			}
-			require.Equal(t, writes+2, w.writes, "the address of the import and its status, and nothing else")
+			require.Equal(t, writes+3, w.writes, "the EndpointSlice, the address of the import and its status, and nothing else")
 			require.Equal(t, "NameTaken", w.imported().Status.Conditions[0].Reason)
 			require.Empty(t, w.imported().Spec.IPs)
 		})
