@@ -148,8 +148,8 @@ func checkKeys(r *v1alpha1.ExportedService) string {
 }
 
 func checkPorts(r *v1alpha1.ExportedService) string {
-	if len(r.Ports) > maxPorts {
-		return fmt.Sprintf("it has more than %d ports", maxPorts)
+	if len(r.Ports) > v1alpha1.MaxExportedPorts {
+		return fmt.Sprintf("it has more than %d ports", v1alpha1.MaxExportedPorts)
 	}
 	if len(r.Ports) == 0 && !r.Headless {
 		return "it has no ports"

@@ -157,7 +157,8 @@ func droppedKeys(keys []string) string {
 }
 
 func longAppProtocol(p *corev1.ServicePort) string {
-	return fmt.Sprintf("the appProtocol of port %d is not exported, as it is longer than %d bytes", p.Port, maxAppProtocol)
+	return fmt.Sprintf("the appProtocol of port %d is not exported, as it is longer than %d bytes",
+		p.Port, v1alpha1.MaxAppProtocol)
 }
 
 func morePorts(ports []corev1.ServicePort) string {
@@ -165,7 +166,8 @@ func morePorts(ports []corev1.ServicePort) string {
 	for i, p := range ports {
 		texts[i] = fmt.Sprintf("%d/%s", p.Port, p.Protocol)
 	}
-	return fmt.Sprintf("ports that are not exported, as they are more than %d: %s", maxPorts, words.List(texts))
+	return fmt.Sprintf("ports that are not exported, as they are more than %d: %s",
+		v1alpha1.MaxExportedPorts, words.List(texts))
 }
 
 func outside(endpoints []endpoint) string {

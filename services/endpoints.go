@@ -194,7 +194,7 @@ func group(list []endpoint) []v1alpha1.ExportedEndpoints {
 func publish(r *v1alpha1.ExportedService, list []endpoint) (rest []endpoint) {
 	fits := func(n int) bool {
 		r.Endpoints = group(list[:n])
-		return len(r.Endpoints) <= maxGroups && jsonSize(r) <= maxRecord
+		return len(r.Endpoints) <= v1alpha1.MaxExportedGroups && jsonSize(r) <= maxRecord
 	}
 	n := min(len(list), maxPods)
 	if r.Headless {

@@ -23,13 +23,8 @@ const (
 	maxReaders = 50
 )
 
-// Bounds of a record, which its schema has, too. maxEndpoints is for headless Services.
-const (
-	maxPorts       = 32
-	maxAppProtocol = 253
-	maxEndpoints   = 256
-	maxGroups      = 16
-)
+// maxEndpoints is the maximum number of endpoints of a headless Service.
+const maxEndpoints = v1alpha1.MaxExportedPods
 
 // Export returns the result for each ServiceExport that is not being deleted, sorted by namespace and
 // name.
@@ -211,21 +206,21 @@ func newRecord(e *mcsv1alpha1.ServiceExport, s *corev1.Service) (*v1alpha1.Expor
 
 // portsOf returns the ports of a Service, and what is left out.
 func portsOf(s *corev1.Service) (ports []v1alpha1.ExportedPort, notes []string) {
-	for i := range s.Spec.Ports[:min(maxPorts, len(s.Spec.Ports))] {
+	for i := range s.Spec.Ports[:min(v1alpha1.MaxExportedPorts, len(s.Spec.Ports))] {
 		p := &s.Spec.Ports[i]
 		port := v1alpha1.ExportedPort{Name: p.Name, Port: p.Port}
 		if p.Protocol != corev1.ProtocolTCP {
 			port.Protocol = string(p.Protocol)
 		}
-		if p.AppProtocol != nil && len(*p.AppProtocol) <= maxAppProtocol {
+		if p.AppProtocol != nil && len(*p.AppProtocol) <= v1alpha1.MaxAppProtocol {
 			port.AppProtocol = *p.AppProtocol
 		} else if p.AppProtocol != nil {
 			notes = append(notes, longAppProtocol(p))
 		}
 		ports = append(ports, port)
 	}
-	if len(s.Spec.Ports) > maxPorts {
-		notes = append(notes, morePorts(s.Spec.Ports[maxPorts:]))
+	if len(s.Spec.Ports) > v1alpha1.MaxExportedPorts {
+		notes = append(notes, morePorts(s.Spec.Ports[v1alpha1.MaxExportedPorts:]))
 	}
 	return ports, notes
 }

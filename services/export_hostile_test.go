@@ -107,7 +107,7 @@ func TestHostileExportedTargets(t *testing.T) {
 		s.Slices = append(s.Slices, sliceOf("web", fmt.Sprintf("http:%d", 1+i), ip))
 	}
 	e := only(t, s)
-	require.Len(t, e.Record.Endpoints, maxGroups)
+	require.Len(t, e.Record.Endpoints, v1alpha1.MaxExportedGroups)
 	require.Len(t, e.Local.Endpoints, 20_000)
 }
 
@@ -306,7 +306,7 @@ func TestExportInvariants(t *testing.T) {
 			}
 			requireAnnounced(t, s, e.Record)
 			require.LessOrEqual(t, jsonSize(e.Record), maxRecord)
-			require.LessOrEqual(t, len(e.Record.Endpoints), maxGroups)
+			require.LessOrEqual(t, len(e.Record.Endpoints), v1alpha1.MaxExportedGroups)
 			for _, r := range []*v1alpha1.ExportedService{e.Record, e.Local} {
 				var seen []string
 				for _, g := range r.Endpoints {

@@ -103,7 +103,7 @@ func mergePorts(exporters []claim) []mcsv1alpha1.ServicePort {
 // fits reports whether a port can be added to others. A Service with several ports cannot have one
 // without a name.
 func fits(ports []mcsv1alpha1.ServicePort, p v1alpha1.ExportedPort) bool {
-	if len(ports) >= maxPorts || len(ports) > 0 && (p.Name == "" || ports[0].Name == "") {
+	if len(ports) >= v1alpha1.MaxExportedPorts || len(ports) > 0 && (p.Name == "" || ports[0].Name == "") {
 		return false
 	}
 	return !slices.ContainsFunc(ports, func(o mcsv1alpha1.ServicePort) bool {

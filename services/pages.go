@@ -17,8 +17,6 @@ import (
 const (
 	usualPage = 12 << 10
 	fullPage  = 15 << 10
-	// maxServices is the maximum number of records of a page, which its schema has, too.
-	maxServices = 256
 	// emptyPage is the size of a page without records, at most.
 	emptyPage = len(`{"clusterID":"","pages":64,"services":[]}`) + 63
 	// maxRecord is the maximum size of a record, which fits in an empty page.
@@ -123,7 +121,7 @@ type packing struct {
 // put puts a record into a page with at most as many bytes as given. It reports whether there was room.
 func (p *packing) put(r, at, most int) bool {
 	page := &p.pages[at]
-	if emptyPage+page.size+p.sizes[r] > most || len(page.records) == maxServices {
+	if emptyPage+page.size+p.sizes[r] > most || len(page.records) == v1alpha1.MaxPageServices {
 		return false
 	}
 	page.size += p.sizes[r]

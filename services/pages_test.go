@@ -167,7 +167,7 @@ func requireBounds(t *testing.T, pages []*v1alpha1.ExportedServices) {
 		require.Equal(t, "east", p.Spec.ClusterID)
 		require.Equal(t, len(pages), p.Spec.Pages)
 		require.LessOrEqual(t, jsonSize(p.Spec), fullPage)
-		require.LessOrEqual(t, len(p.Spec.Services), maxServices)
+		require.LessOrEqual(t, len(p.Spec.Services), v1alpha1.MaxPageServices)
 		require.True(t, slices.IsSortedFunc(p.Spec.Services, compareRecords))
 	}
 }

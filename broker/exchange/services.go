@@ -11,27 +11,19 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// This file checks pages of export records. The form of a page is checked here, once, for all its
-// readers; whether a record is to be imported is decided by package services.
+// This file checks the form of pages of export records, with the bounds of the CRD: a broker may have no such
+// CRD. A page is copied or refused as a whole. Package services decides which records are imported.
 
-// The bounds of a page and of its records, as the CRD has them. A broker may have no such CRD.
-const (
-	maxServices = 256
-	maxPorts    = 32
-	maxGroups   = 16  // of endpoints of a Service
-	maxPods     = 256 // of a group
-	maxEntries  = 32  // labels, and annotations, of a record
-	maxLabel    = 63  // bytes of a text that has no other form
-	maxProtocol = 253 // bytes of appProtocol
-)
+// maxLabel is the maximum number of bytes of a text that has no other form.
+const maxLabel = 63
 
 // checkPage returns what is wrong with a page, or "".
 func checkPage(page *v1alpha1.ExportedServicesSpec) string {
 	switch n := len(page.Services); {
 	case page.Pages < 0 || page.Pages > v1alpha1.MaxExportPages:
 		return fmt.Sprintf("spec.pages is %d, not 0 to %d", page.Pages, v1alpha1.MaxExportPages)
-	case n > maxServices:
-		return fmt.Sprintf("it has %d Services, more than %d", n, maxServices)
+	case n > v1alpha1.MaxPageServices:
+		return fmt.Sprintf("it has %d Services, more than %d", n, v1alpha1.MaxPageServices)
 	}
 	for i := range page.Services {
 		s := &page.Services[i]
@@ -58,12 +50,12 @@ func checkService(s *v1alpha1.ExportedService) string {
 	switch {
 	case !isLabel(s.Namespace) || !isLabel(s.Name):
 		return "namespace and name must be DNS labels"
-	case len(s.Ports) > maxPorts:
-		return fmt.Sprintf("it has %d ports, more than %d", len(s.Ports), maxPorts)
-	case len(s.Endpoints) > maxGroups:
-		return fmt.Sprintf("it has %d groups of endpoints, more than %d", len(s.Endpoints), maxGroups)
-	case len(s.Labels) > maxEntries || len(s.Annotations) > maxEntries:
-		return fmt.Sprintf("it has more than %d labels or annotations", maxEntries)
+	case len(s.Ports) > v1alpha1.MaxExportedPorts:
+		return fmt.Sprintf("it has %d ports, more than %d", len(s.Ports), v1alpha1.MaxExportedPorts)
+	case len(s.Endpoints) > v1alpha1.MaxExportedGroups:
+		return fmt.Sprintf("it has %d groups of endpoints, more than %d", len(s.Endpoints), v1alpha1.MaxExportedGroups)
+	case len(s.Labels) > v1alpha1.MaxExportedLabels || len(s.Annotations) > v1alpha1.MaxExportedLabels:
+		return fmt.Sprintf("it has more than %d labels or annotations", v1alpha1.MaxExportedLabels)
 	case len(s.InternalTrafficPolicy) > maxLabel || len(s.TrafficDistribution) > maxLabel:
 		return fmt.Sprintf("internalTrafficPolicy or trafficDistribution has more than %d bytes", maxLabel)
 	case s.Address != "" && !isIPv4(s.Address):
@@ -91,8 +83,8 @@ func checkPort(p v1alpha1.ExportedPort) string {
 		return fmt.Sprintf("port %d is not 1 to 65535", p.Port)
 	case !slices.Contains([]string{"", "TCP", "UDP", "SCTP"}, p.Protocol):
 		return fmt.Sprintf("protocol %.60q is not TCP, UDP or SCTP", p.Protocol)
-	case len(p.AppProtocol) > maxProtocol:
-		return fmt.Sprintf("appProtocol has more than %d bytes", maxProtocol)
+	case len(p.AppProtocol) > v1alpha1.MaxAppProtocol:
+		return fmt.Sprintf("appProtocol has more than %d bytes", v1alpha1.MaxAppProtocol)
 	}
 	return ""
 }
@@ -102,8 +94,8 @@ func checkEndpoints(g v1alpha1.ExportedEndpoints, ports int) string {
 	switch {
 	case len(g.Targets) != ports:
 		return fmt.Sprintf("a group of endpoints has %d target ports, and the Service %d ports", len(g.Targets), ports)
-	case len(g.Pods) > maxPods:
-		return fmt.Sprintf("a group has %d endpoints, more than %d", len(g.Pods), maxPods)
+	case len(g.Pods) > v1alpha1.MaxExportedPods:
+		return fmt.Sprintf("a group has %d endpoints, more than %d", len(g.Pods), v1alpha1.MaxExportedPods)
 	}
 	for _, target := range g.Targets {
 		if target < 0 || target > 65535 {

@@ -133,10 +133,10 @@ func TestBoundsOfPagesAreThoseOfTheCRD(t *testing.T) {
 	group := service["endpoints"].Items.Schema.Properties
 	require.EqualValues(t, v1alpha1.MaxExportPages, *spec["pages"].Maximum)
 	for most, in := range map[*int64]int{
-		spec["services"].MaxItems: maxServices, service["ports"].MaxItems: maxPorts, service["endpoints"].MaxItems: maxGroups,
-		group["pods"].MaxItems: maxPods, group["targets"].MaxItems: maxPorts, service["labels"].MaxProperties: maxEntries,
-		service["annotations"].MaxProperties: maxEntries, group["pods"].Items.Schema.Properties["zone"].MaxLength: maxLabel,
-		service["ports"].Items.Schema.Properties["appProtocol"].MaxLength: maxProtocol,
+		spec["services"].MaxItems: v1alpha1.MaxPageServices, service["ports"].MaxItems: v1alpha1.MaxExportedPorts, service["endpoints"].MaxItems: v1alpha1.MaxExportedGroups,
+		group["pods"].MaxItems: v1alpha1.MaxExportedPods, group["targets"].MaxItems: v1alpha1.MaxExportedPorts, service["labels"].MaxProperties: v1alpha1.MaxExportedLabels,
+		service["annotations"].MaxProperties: v1alpha1.MaxExportedLabels, group["pods"].Items.Schema.Properties["zone"].MaxLength: maxLabel,
+		service["ports"].Items.Schema.Properties["appProtocol"].MaxLength: v1alpha1.MaxAppProtocol,
 	} {
 		require.EqualValues(t, in, *most)
 	}

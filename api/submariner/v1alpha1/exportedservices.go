@@ -25,8 +25,22 @@ type ExportedServices struct {
 	Spec ExportedServicesSpec `json:"spec"`
 }
 
-// MaxExportPages is the maximum number of pages of a cluster.
-const MaxExportPages = 64
+// The bounds of pages and their records, which the schema has, too.
+const (
+	// MaxExportPages is the maximum number of pages of a cluster.
+	MaxExportPages = 64
+	// MaxPageServices is the maximum number of records of a page.
+	MaxPageServices = 256
+	// MaxExportedPorts is the maximum number of ports of a record, MaxExportedGroups of its groups of
+	// endpoints, MaxExportedLabels of its labels, and of its annotations.
+	MaxExportedPorts  = 32
+	MaxExportedGroups = 16
+	MaxExportedLabels = 32
+	// MaxExportedPods is the maximum number of endpoints of a group.
+	MaxExportedPods = 256
+	// MaxAppProtocol is the maximum number of bytes of the appProtocol of a port.
+	MaxAppProtocol = 253
+)
 
 // exportedServicesInfix is what follows the ID of the cluster in the name of a page.
 const exportedServicesInfix = "-services-"
@@ -103,7 +117,7 @@ type ExportedService struct {
 	// Spread asks importers to use the endpoints of all clusters alike, instead of their own first.
 	// +optional
 	Spread bool `json:"spread,omitempty"`
-	// Direct asks DNS servers to answer with addresses of exporters instead of the VIP.
+	// Direct asks DNS servers to answer with addresses of exporters instead of the address of the import.
 	// +optional
 	Direct bool `json:"direct,omitempty"`
 	// Address is the IPv4 address at which the exporter serves the Service: its cluster IP, or with a

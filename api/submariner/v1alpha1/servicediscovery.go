@@ -8,7 +8,8 @@ const (
 	// alike. Without it, each cluster uses its own endpoints while one of them is ready.
 	SpreadAnnotation = "submariner.io/spread"
 	// DirectAnnotation with the value "true" makes DNS servers answer with the addresses of the
-	// exporting clusters (cluster IPs, or with a global network global addresses), instead of the VIP.
+	// exporting clusters (cluster IPs, or with a global network global addresses), instead of the
+	// address of the import.
 	DirectAnnotation = "submariner.io/direct"
 )
 
