@@ -201,6 +201,3 @@ func (m *meters) details(c submarinerv1.Connection, l []string) {
 		m.pathMTU.WithLabelValues(l...).Set(float64(c.PathMTU))
 	}
 }
-
-// gatherer collects what /metrics serves.
-func gatherer() prometheus.Gatherer { return metrics.Registry }

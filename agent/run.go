@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -88,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	beside := append(a.parts, reroutes,
-		serving.Metrics(o.MetricsAddr, gatherer(), o.Log),
+		serving.Metrics(o.MetricsAddr, metrics.Registry, o.Log),
 		serving.Probes(o.ProbeAddr, map[string]func(*http.Request) error{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
 		manager.RunnableFunc(func(context.Context) error { return forward(ctx, changed, nudge) }))
 	for _, r := range beside {

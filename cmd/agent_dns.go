@@ -42,13 +42,12 @@ func newAgentDNS(g *globals) *cobra.Command {
 }
 
 func (o *dnsAgent) run(ctx context.Context) error {
-	var errs []error
-	if o.options.ClusterID == "" {
-		errs = append(errs, errors.New("--cluster-id is missing: the ID of the cluster the server runs in"))
-	}
 	var level slog.LevelVar
 	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel, &level)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if o.options.ClusterID == "" {
+		err = errors.Join(errors.New("--cluster-id is missing: the ID of the cluster the server runs in"), err)
+	}
+	if err != nil {
 		return cli.UsageError(err)
 	}
 	o.options.Log = log

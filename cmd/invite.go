@@ -33,8 +33,8 @@ and for the networks, the number of gateway nodes, the clustersets and the names
 Services that the flags specify (on a broker with globalnet also for a global network, which stays
 reserved until the file has expired, or the cluster has joined and left): the other clusters, and as
 far as possible the broker, refuse anything else. It expires, a later invitation of the cluster
-replaces it, and subctl uninvite withdraws it. With --networks, the command warns of conflicts with networks of other clusters,
-also of those that the cluster will not see.
+replaces it, and subctl uninvite withdraws it. With --networks, the command warns of conflicts with
+networks of other clusters, also of those that the cluster will not see.
 
 The file contains an invitation, which is signed with the administrator's key of the file
 that deploy-broker wrote (--broker-info), and the pre-shared key of the cables. Protect it
