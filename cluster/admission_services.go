@@ -132,6 +132,11 @@ func servicesValidations() []admissionv1.Validation {
 			"object.endpoints.all(e, !has(e.nodeName) && !has(e.targetRef))",
 		Message: "an endpoint of an imported Service is on none of the nodes",
 	}, {
+		Expression: "!(variables.resource in ['services', 'endpointslices', 'serviceimports']) || object == null || " +
+			"object.metadata.?finalizers.orValue([]).all(f, " +
+			"oldObject != null && f in oldObject.metadata.?finalizers.orValue([]))",
+		Message: "the agent of service discovery may keep nothing from being deleted",
+	}, {
 		// Other software than kube-proxy reads those of headless Services, too: the cluster's DNS does.
 		Expression: fmt.Sprintf("variables.resource != 'endpointslices' || object == null || "+
 			"object.metadata.?labels[?'%s'].orValue('').matches('%s')", discoveryv1.LabelServiceName, derivedName),

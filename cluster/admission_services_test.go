@@ -148,11 +148,13 @@ func TestHostileServicesAgent(t *testing.T) {
 		"endpoints of a Service of a user": slice(func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelServiceName] = "derived-db"
 		}),
-		"endpoints of no Service": slice(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) }),
-		"an endpoint on a node":   slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("n1") }),
-		"an import without label": imported(func(i *mcsv1alpha1.ServiceImport) { i.Labels = nil }),
-		"another cluster's page":  page(func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "east" }),
-		"another name of a page":  page(func(p *v1alpha1.ExportedServices) { p.Name = "east-services-0" }),
+		"endpoints of no Service":    slice(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) }),
+		"an import with a finalizer": imported(func(i *mcsv1alpha1.ServiceImport) { i.Finalizers = []string{"example.com/x"} }),
+		"a slice with a finalizer":   slice(func(s *discoveryv1.EndpointSlice) { s.Finalizers = []string{"example.com/x"} }),
+		"an endpoint on a node":      slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("n1") }),
+		"an import without label":    imported(func(i *mcsv1alpha1.ServiceImport) { i.Labels = nil }),
+		"another cluster's page":     page(func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "east" }),
+		"another name of a page":     page(func(p *v1alpha1.ExportedServices) { p.Name = "east-services-0" }),
 		"a copy": page(func(p *v1alpha1.ExportedServices) {
 			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: "east"}
 		}),
