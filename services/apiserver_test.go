@@ -227,9 +227,7 @@ func (a *apiServer) lists(v *View) {
 		v.Services = append(v.Services, a.services[key].DeepCopy())
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(a.slices), compareNames) {
-		if a.slices[key].Labels[mcsv1alpha1.LabelServiceName] != "" {
-			v.Slices = append(v.Slices, a.slices[key].DeepCopy())
-		}
+		v.Slices = append(v.Slices, a.slices[key].DeepCopy())
 	}
 }
 

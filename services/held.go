@@ -25,6 +25,8 @@ type held struct {
 	services map[types.NamespacedName]*corev1.Service
 	// slices are by import, whoever has made them.
 	slices map[types.NamespacedName][]*discoveryv1.EndpointSlice
+	// unlabeled are EndpointSlices of no import, with names like ours.
+	unlabeled map[types.NamespacedName]*discoveryv1.EndpointSlice
 	// bySource is the result of sources.
 	bySource map[string]map[types.NamespacedName]bool
 }
@@ -35,6 +37,8 @@ func hold(v View) held {
 		uids:     make(map[types.UID]bool, len(v.Imports)),
 		services: make(map[types.NamespacedName]*corev1.Service, len(v.Imports)),
 		slices:   make(map[types.NamespacedName][]*discoveryv1.EndpointSlice, len(v.Imports)),
+
+		unlabeled: map[types.NamespacedName]*discoveryv1.EndpointSlice{},
 	}
 	for _, i := range v.Imports {
 		h.imports[keyOf(i)] = i
@@ -49,6 +53,8 @@ func hold(v View) held {
 		if name := s.Labels[mcsv1alpha1.LabelServiceName]; name != "" {
 			key := types.NamespacedName{Namespace: s.Namespace, Name: name}
 			h.slices[key] = append(h.slices[key], s)
+		} else if strings.HasPrefix(s.Name, derivedPrefix) {
+			h.unlabeled[keyOf(s)] = s
 		}
 	}
 	return h

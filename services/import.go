@@ -147,7 +147,11 @@ func (i *importer) planSlices(m *merged, have *mcsv1alpha1.ServiceImport) (taken
 	}
 	for _, want := range i.wantSlices(m, have) {
 		wanted[want.Name] = true
-		switch is := current[want.Name]; {
+		is := current[want.Name]
+		if is == nil {
+			is = i.held.unlabeled[keyOf(want)]
+		}
+		switch {
 		case is == nil:
 			i.out.Slices = append(i.out.Slices, want)
 		case !isOurSlice(is):

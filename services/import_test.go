@@ -304,19 +304,24 @@ func TestObjectsOfOthersStay(t *testing.T) {
 			require.Empty(t, w.imported().Spec.IPs)
 		})
 	}
-	t.Run("slice", func(t *testing.T) {
-		w := newWorld(t)
-		m := meta
-		m.Name += "-west-0"
-		m.Labels = map[string]string{mcsv1alpha1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "somebody"}
-		w.apiServer.slices[types.NamespacedName{Namespace: "shop", Name: m.Name}] = &discoveryv1.EndpointSlice{ObjectMeta: m}
-		w.export("west", webOf("west"))
-		w.settle()
-		require.Equal(t, "NameTaken", w.imported().Status.Conditions[0].Reason)
-		w.export("west")
-		w.settle()
-		require.Len(t, w.apiServer.slices, 1)
-	})
+	for name, labels := range map[string]map[string]string{
+		"slice":               {mcsv1alpha1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "somebody"},
+		"slice without label": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			m := meta
+			m.Name += "-west-0"
+			m.Labels = labels
+			w.apiServer.slices[types.NamespacedName{Namespace: "shop", Name: m.Name}] = &discoveryv1.EndpointSlice{ObjectMeta: m}
+			w.export("west", webOf("west"))
+			w.settle()
+			require.Equal(t, "NameTaken", w.imported().Status.Conditions[0].Reason)
+			w.export("west")
+			w.settle()
+			require.Len(t, w.apiServer.slices, 1)
+		})
+	}
 }
 
 func TestChangesOfOthersAreUndone(t *testing.T) {

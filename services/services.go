@@ -123,7 +123,7 @@ type View struct {
 	MayExport func(namespace string) bool
 
 	// Imports, Services and Slices are what the API server holds: all ServiceImports, all Services, and
-	// the EndpointSlices with the label multicluster.kubernetes.io/service-name.
+	// all EndpointSlices.
 	Imports  []*mcsv1alpha1.ServiceImport
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice

@@ -96,10 +96,7 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		Zones: zonesOf(s), Hints: followsHints(sub), Rules: settings.Imports, Direct: settings.Direct,
 		MaxImports: maxImports(own.services),
 		MayExport:  func(namespace string) bool { return mayImport(settings, namespace) },
-		Imports:    List[*mcsv1alpha1.ServiceImport](s), Services: source.Services,
-		Slices: slices.DeleteFunc(List[*discoveryv1.EndpointSlice](s), func(e *discoveryv1.EndpointSlice) bool {
-			return e.Labels[mcsv1alpha1.LabelServiceName] == ""
-		}),
+		Imports:    List[*mcsv1alpha1.ServiceImport](s), Services: source.Services, Slices: source.Slices,
 	}
 	var records []v1alpha1.ExportedService
 	for _, e := range d.exports {
