@@ -19,7 +19,7 @@ import (
 	"subctl/internal/measure"
 )
 
-// serviceDiscovery is whether the lab is the one of TestO1Services: three clusters, whose
+// serviceDiscovery is whether the lab is the one of TestO1Services and TestO3Conformance: three clusters, whose
 // kube-proxies write rules of iptables (cluster1, cluster3) and of nftables (cluster2).
 var serviceDiscovery = os.Getenv("E2E_SERVICES") != ""
 
@@ -124,7 +124,11 @@ func TestO1Services(t *testing.T) {
 	}
 }
 
+// servicesJoined joins the clusters, unless another test has done so.
 func servicesJoined(t *testing.T) {
+	if len(corefiles) > 0 {
+		return
+	}
 	for _, c := range clusters {
 		kubectl(t, c, "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=300s")
 		corefiles[c] = corefile(t, c)
