@@ -113,7 +113,7 @@ func startFlows(t *testing.T, from container, size int, targets ...string) *flow
 // beginFlows runs "labapp flows" with such arguments, and returns when all flows are up.
 func beginFlows(t *testing.T, from container, args ...string) *flowsUnderWay {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	t.Cleanup(cancel)
 	f := &flowsUnderWay{done: make(chan error, 1), errs: awaiting("all flows are up")}
 	args = append([]string{"flows"}, args...)

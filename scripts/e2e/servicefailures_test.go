@@ -335,3 +335,15 @@ func repairServiceLab(t *testing.T) {
 		assert.NoError(t, err, "%s: %s", name, out)
 	}
 }
+
+// Failures and answers count, from the beginning of the fault on, and answers only of who is gone.
+func TestLastWrong(t *testing.T) {
+	start := time.Now()
+	var r requested
+	require.NoError(t, json.Unmarshal(fmt.Appendf(nil, `{"startedUnixMs": %d, "failed": 1, "lastFailedMs": 2700, "answers": {
+		"pod=a node=cluster1-node1 ips=10.1.1.1": {"lastMs": 5000}, "pod=b node=cluster2-node1 ips=10.1.1.2": {"lastMs": 2900}}}`,
+		start.UnixMilli()), &r))
+	require.EqualValues(t, 700, lastWrong(r, start.Add(2*time.Second), nil))
+	require.EqualValues(t, 900, lastWrong(r, start.Add(2*time.Second), in("cluster2")))
+	require.Zero(t, lastWrong(r, start.Add(3*time.Second), in("cluster2")), "before the fault")
+}

@@ -34,16 +34,23 @@ var serviceFaults = []serviceFault{
 		name: "own-pods-scaled-to-zero", watched: 8 * time.Second,
 		happen: scaledTo("cluster1", 0), undo: scaledBack("cluster1"),
 	},
-	{name: "cluster-cut", watched: 8 * time.Second, happen: cut("cluster2"), undo: heal("cluster2")},
-	{name: "pair-cut", watched: 8 * time.Second, happen: cut("cluster1", "cluster2"), undo: heal("cluster1", "cluster2")},
+	{name: "cluster-cut", watched: 8 * time.Second, before: freshAgent, happen: cut("cluster2"), undo: heal("cluster2")},
 	{
-		name: "gateway-killed", watched: 8 * time.Second, before: podsOffGateway,
+		name: "pair-cut", watched: 8 * time.Second, before: freshAgent,
+		happen: cut("cluster1", "cluster2"), undo: heal("cluster1", "cluster2"),
+	},
+	{
+		name: "gateway-killed", watched: 8 * time.Second,
+		before: func(t *testing.T, s *serviceScene) {
+			freshAgent(t, s)
+			podsOffGateway(t, s)
+		},
 		happen: gatewayKilled, undo: gatewayBack,
 	},
 	{name: "agents-deleted", watched: 10 * time.Second, happen: deleted("submariner-operator", "app", "submariner-service-discovery", clusters...)},
 	{name: "dns-deleted", watched: 10 * time.Second, happen: deleted("submariner-operator", "app", "submariner-dns", "cluster1")},
 	{name: "coredns-deleted", watched: 10 * time.Second, happen: deleted("kube-system", "k8s-app", "kube-dns", "cluster1")},
-	{name: "cluster-killed", watched: 8 * time.Second, happen: clusterKilled, undo: clusterBack},
+	{name: "cluster-killed", watched: 8 * time.Second, before: freshAgent, happen: clusterKilled, undo: clusterBack},
 	{
 		name: "importer-api-stopped", watched: 10 * time.Second,
 		happen: apiServerStops("cluster1"), undo: apiServerBack("cluster1"),
@@ -103,6 +110,15 @@ func podDeleted(t *testing.T, s *serviceScene) func(string) bool {
 	s.began()
 	s.delete(t, "cluster2", p)
 	return func(who string) bool { return strings.HasPrefix(who, "pod="+name+" ") }
+}
+
+// freshAgent replaces the agent of cluster1: it knows nothing of losses before, after which it would wait longer until it uses
+// a cluster again that returns.
+func freshAgent(t *testing.T, _ *serviceScene) {
+	const agent = "deployment/submariner-service-discovery"
+	kubectl(t, "cluster1", "-n", "submariner-operator", "rollout", "restart", agent)
+	kubectl(t, "cluster1", "-n", "submariner-operator", "rollout", "status", agent, "--timeout=300s")
+	time.Sleep(5 * time.Second) // it has taken over
 }
 
 func scaledTo(cluster string, replicas int) func(*testing.T, *serviceScene) func(string) bool {

@@ -382,7 +382,7 @@ func startRequests(t *testing.T, from pod, url string) (stop func() requested) {
 // runRequests starts a command that sends requests until its standard input ends.
 func runRequests(t *testing.T, args ...string) (stop func() requested) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	t.Cleanup(cancel)
 	var out, errs bytes.Buffer
 	cmd := command(ctx, args...)
