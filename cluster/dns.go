@@ -77,7 +77,7 @@ func dnsDeployment(sub *v1alpha1.Submariner) *appsv1.Deployment {
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 			Path: "/readyz", Port: intstr.FromInt32(dataplane.DNSProbePort),
 		}},
-		PeriodSeconds: 2, FailureThreshold: 3, TimeoutSeconds: 2,
+		PeriodSeconds: 2, FailureThreshold: 2, TimeoutSeconds: 2, // less than a server that leaves goes on answering
 	}
 	return d
 }

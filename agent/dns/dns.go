@@ -40,8 +40,9 @@ type Options struct {
 }
 
 // leaveAfter is the time that a server goes on answering when it is told to stop: until kube-proxies
-// send it no more questions.
-const leaveAfter = 5 * time.Second
+// send it no more questions. Those of a resolver that uses the same port again and again they send it
+// until its probes say that it is not ready.
+const leaveAfter = 7 * time.Second
 
 // Run serves until ctx is done, and a little longer.
 func Run(ctx context.Context, o Options) error {

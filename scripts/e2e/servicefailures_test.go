@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}
 apiVersion: v1
 kind: Service
 metadata: {name: spread, namespace: shop}
-spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}, {name: echo, port: 7}]}
+spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}, {name: echo, port: 7}, {name: echo-udp, port: 7, protocol: UDP}]}
 ---
 apiVersion: v1
 kind: Service
@@ -203,14 +204,22 @@ func (s *serviceScene) run(t *testing.T, f serviceFault) (run measure.ServiceRun
 		spread, own = stop()
 		run.Spread.Back, run.Own.Back = spread.Failed, own.Failed
 	}
+	broken := map[string]int{}
 	for _, c := range long.stop(t).TCP {
 		run.Opened++
 		if c.Err != "" {
 			run.Broken++
+			broken[ownPort.ReplaceAllString(c.Err, "")]++
 		}
+	}
+	if run.Broken > 0 {
+		t.Logf("broken: %v", broken)
 	}
 	return run
 }
+
+// ownPort is what differs between the errors of connections.
+var ownPort = regexp.MustCompile(`:\d+->`)
 
 // requests sends 200 requests a second until stop is called, half of them to each Service.
 func (s *serviceScene) requests(t *testing.T) (stop func() (spread, own requested)) {
@@ -259,12 +268,12 @@ func exported(t *testing.T, s *serviceScene) map[string]measure.ServiceRun {
 	answers := make(chan answer, 3)
 	ask := func(row string, at func(out string) (int64, error), args ...string) {
 		go func() {
-			out, err := sh(s.inside.command(args...)...)
+			out, err := command(t.Context(), s.inside.command(args...)...).Output() // what containerd warns of is not in it
 			if err != nil {
 				answers <- answer{row: row, err: fmt.Errorf("%w: %s", err, out)}
 				return
 			}
-			ms, err := at(out)
+			ms, err := at(string(out))
 			answers <- answer{row: row, at: float64(ms), err: err}
 		}()
 	}

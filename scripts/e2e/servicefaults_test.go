@@ -26,6 +26,7 @@ func brokerAway() time.Duration {
 var serviceFaults = []serviceFault{
 	{name: "exported", alone: exported},
 	{name: "pod-deleted", watched: 8 * time.Second, happen: podDeleted},
+	{name: "pods-replaced", watched: 20 * time.Second, happen: podsReplaced},
 	{
 		name: "scaled-to-zero", watched: 8 * time.Second,
 		happen: scaledTo("cluster2", 0), undo: scaledBack("cluster2"),
@@ -121,6 +122,13 @@ func freshAgent(t *testing.T, _ *serviceScene) {
 	time.Sleep(5 * time.Second) // it has taken over
 }
 
+// podsReplaced is a rolling update in cluster2.
+func podsReplaced(t *testing.T, s *serviceScene) func(string) bool {
+	s.began()
+	inShop(t, "cluster2", "rollout", "restart", "deployment/web")
+	return nil
+}
+
 func scaledTo(cluster string, replicas int) func(*testing.T, *serviceScene) func(string) bool {
 	return func(t *testing.T, s *serviceScene) func(string) bool {
 		s.began()
@@ -159,6 +167,7 @@ func podsOffGateway(t *testing.T, s *serviceScene) {
 		}
 		return nil
 	})
+	time.Sleep(10 * time.Second) // until then, clients may have connections to pods that have moved
 }
 
 func gatewayKilled(t *testing.T, s *serviceScene) func(string) bool {
