@@ -151,10 +151,21 @@ func newServiceScene(t *testing.T) *serviceScene {
 		s.join(t, c)
 	}
 	allConnected(t)
-	s.from = clientIn(t, "cluster1")
-	s.inside = containerOf(t, s.from)
+	s.newClient(t)
 	s.steady(t, 2*time.Minute) // CoreDNS reads its new configuration within two minutes
 	return s
+}
+
+// newClient replaces the client, whose address changes: its node remembers connections of the one before that were not answered for
+// two minutes, and one from the same port would lead to the same pod, perhaps a dead one.
+func (s *serviceScene) newClient(t *testing.T) {
+	t.Helper()
+	if s.from.name != "" {
+		kubectl(t, "cluster1", "delete", "pod", s.from.name)
+		kubectl(t, "cluster1", "rollout", "status", "daemonset/web", "--timeout=300s")
+	}
+	s.from = clientIn(t, "cluster1")
+	s.inside = containerOf(t, s.from)
 }
 
 // join joins a cluster, and exports its Services. Cluster2 gets a standby.
@@ -181,13 +192,28 @@ func (s *serviceScene) steady(t *testing.T, within time.Duration) {
 	})
 }
 
+// follows waits until cluster1 follows what cluster2 exports: agents that were killed take their time.
+func (s *serviceScene) follows(t *testing.T) {
+	t.Helper()
+	export := &mcsv1alpha1.ServiceExport{}
+	export.Namespace, export.Name = "shop", "late"
+	s.delete(t, "cluster2", export)
+	eventually(t, time.Minute, func() error { return resolves(s.from, lateName, "NXDOMAIN") })
+	require.NoError(t, s.api["cluster2"].Create(t.Context(), export.DeepCopy()))
+	eventually(t, time.Minute, func() error { return resolves(s.from, lateName, "NOERROR") })
+	s.delete(t, "cluster2", export)
+	eventually(t, time.Minute, func() error { return resolves(s.from, lateName, "NXDOMAIN") })
+}
+
 // run runs a fault while requests are sent, and connections are open.
 func (s *serviceScene) run(t *testing.T, f serviceFault) (run measure.ServiceRun) {
 	t.Helper()
 	if f.before != nil {
 		f.before(t, s)
 	}
+	s.newClient(t)
 	s.steady(t, time.Minute)
+	s.follows(t)
 	long := beginFlows(t, s.inside, spreadName+".:7", "--udp", "1", "--rate", "1", "--tcp", "100")
 	stop := s.requests(t)
 	time.Sleep(2 * time.Second)

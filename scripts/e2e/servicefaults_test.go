@@ -88,7 +88,12 @@ var serviceFaults = []serviceFault{
 		name: "revoked", watched: 8 * time.Second,
 		happen: commanded("subctl", "revoke", "cluster2", "--yes", "--force"),
 		undo: func(t *testing.T, s *serviceScene) {
-			_, _ = sh("subctl", "uninstall", "--context", "cluster2", "--yes") // it cannot tell the broker
+			eventually(t, 30*time.Second, func() error { // it cannot tell the broker
+				if out, err := sh("subctl", "uninstall", "--context", "cluster2", "--yes"); err != nil {
+					return fmt.Errorf("%w: %s", err, out)
+				}
+				return nil
+			})
 			s.join(t, "cluster2")
 		},
 	},
