@@ -81,7 +81,7 @@ func (i *importer) plan(key types.NamespacedName) {
 		return
 	}
 
-	m := mergeClaims(key, claims, have)
+	m := mergeClaims(key, claims, have, i.Now)
 	if m.conflict.Reasons != nil {
 		i.out.Conflicts[key] = m.conflict
 	}

@@ -3,6 +3,7 @@ package services
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,9 +30,18 @@ func (m *merged) decides() *v1alpha1.ExportedService { return m.exporters[0].rec
 func (m *merged) headless() bool { return m.decides().Headless }
 
 // mergeClaims merges the records of the exporters of a Service. have is its ServiceImport, or nil.
-func mergeClaims(key types.NamespacedName, claims []claim, have *mcsv1alpha1.ServiceImport) *merged {
+//
+// While the import is young, exports that other clusters have made at the same time, or long ago, are
+// still on their way here. So it does not count yet who came first.
+func mergeClaims(
+	key types.NamespacedName, claims []claim, have *mcsv1alpha1.ServiceImport, now time.Time,
+) *merged {
 	m := &merged{key: key}
-	sorted, headless := order(claims, have)
+	incumbents := have
+	if have != nil && now.Sub(have.CreationTimestamp.Time) < settling && !slices.ContainsFunc(claims, isKept) {
+		incumbents = nil
+	}
+	sorted, headless := order(claims, incumbents)
 	for _, c := range sorted {
 		if c.record.Headless == headless {
 			m.exporters = append(m.exporters, c)
@@ -44,7 +54,15 @@ func mergeClaims(key types.NamespacedName, claims []claim, have *mcsv1alpha1.Ser
 	return m
 }
 
-// order sorts the exporters, and returns the type that counts.
+// settling is the time for which the oldest export decides about a new import, whichever has arrived
+// first. It is longer than clusters take that read their clusterset by polling, every 20 s, and short
+// for a cluster that would wait for exports of others in order to claim an older one.
+const settling = 30 * time.Second
+
+func isKept(c claim) bool { return c.kept }
+
+// order sorts the exporters, and returns the type that counts. have is the ServiceImport, or nil if
+// nobody has come first.
 //
 // The oldest export decides, but its age is what a cluster claims. So clusters that the import lists go
 // before new ones, in the order of the list, and a type that they agree on stays: no claim removes

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/api/submariner/v1alpha1"
@@ -268,6 +270,26 @@ func TestHostileAge(t *testing.T) {
 	require.Equal(t, before, w.imported().Spec)
 	require.NotEmpty(t, w.endpoints("south"))
 	require.Empty(t, w.endpoints("west"))
+}
+
+// Exports of the same time may arrive in any order: at first the oldest decides, in all clusters alike.
+func TestOldestDecidesAboutYoungImports(t *testing.T) {
+	for age, want := range map[time.Duration][]string{
+		settling - time.Second: {"north", "west"}, settling: {"west", "north"},
+	} {
+		w := newWorld(t)
+		w.export("west", webOf("west", exportedAt(2000)))
+		w.settle()
+		for _, i := range w.apiServer.imports {
+			i.CreationTimestamp = metav1.NewTime(w.view.Now.Add(-age))
+		}
+		w.export("north", webOf("north", exportedAt(1000), ports("http 81/TCP 8081")))
+		w.settle()
+		require.Equal(t, want, w.clusters(), age)
+		w.view.Now = w.view.Now.Add(time.Hour)
+		w.settle()
+		require.Equal(t, want, w.clusters(), age)
+	}
 }
 
 func TestHostileClaimWhileTheTypeChanges(t *testing.T) {

@@ -2,6 +2,7 @@ package services
 
 import (
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -99,6 +100,8 @@ type Member struct {
 // View is what an importing cluster sees. Lists are sorted by namespace and name.
 type View struct {
 	ClusterID string
+	// Now is the time by the clock of the API server, about.
+	Now time.Time
 	// Own are the records of this cluster's own exports, with the endpoints that it uses itself.
 	Own []v1alpha1.ExportedService
 	// Members are the other clusters whose Cluster objects are here, by ID.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	return &world{apiServer: newAPIServer(t), view: View{
 		ClusterID:  "east",
+		Now:        time.Unix(1_800_000_000, 0),
 		Namespaces: map[string]bool{"shop": true, "db": true},
 		Forbidden:  prefixes("10.0.0.0/16", "10.96.0.0/16", "192.0.2.1/32"),
 		Zones:      []string{""},

@@ -92,7 +92,7 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 	}
 	d.exports = services.Export(source)
 	view := services.View{
-		ClusterID: spec.ClusterID, Members: members, Namespaces: namespacesOf(s), Forbidden: own.forbidden(s),
+		ClusterID: spec.ClusterID, Now: s.Now, Members: members, Namespaces: namespacesOf(s), Forbidden: own.forbidden(s),
 		Zones: zonesOf(s), Hints: followsHints(sub), Rules: settings.Imports, Direct: settings.Direct,
 		MaxImports: maxImports(own.services),
 		MayExport:  func(namespace string) bool { return mayImport(settings, namespace) },
