@@ -224,6 +224,12 @@ func (s *Snapshot) deployment(d appsv1.Deployment) (out []Fault) {
 	if d.Spec.Replicas != nil {
 		want = *d.Spec.Replicas
 	}
+	if want == 0 {
+		return []Fault{{
+			Workload: name, Lasting: true, Text: "it is scaled to 0 replicas",
+			Remedy: fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name),
+		}}
+	}
 	newest := s.newest(d)
 	down := s.NotReady()
 	var pods []*corev1.Pod

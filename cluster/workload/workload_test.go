@@ -352,3 +352,14 @@ func TestDeploymentWithAFailedNode(t *testing.T) {
 	s.Pods = s.Pods[1:]
 	require.NotEmpty(t, s.Faults(), "the only pod")
 }
+
+// No agent of ours is meant to have no pod.
+func TestDeploymentWithoutReplicas(t *testing.T) {
+	s := workload.Snapshot{Deployments: []appsv1.Deployment{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-operator", Name: "submariner-dns"},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(0))},
+	}}}
+	require.Len(t, s.Faults(), 1)
+	require.Equal(t, "Deployment submariner-dns: it is scaled to 0 replicas: "+
+		"kubectl -n submariner-operator scale deployment submariner-dns --replicas=1", s.Faults()[0].String())
+}
