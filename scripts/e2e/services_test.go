@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
 )
 
 // serviceDiscovery is whether the lab is the one of TestO1Services and TestO3Conformance: three clusters, whose
