@@ -92,7 +92,8 @@ func (f *follower[T]) run(ctx context.Context) error {
 // page lists a page of objects, and returns them slim. It reads the newest objects, because API servers
 // ignore the limit for objects from their caches.
 func (f *follower[T]) page(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
+	opts.ResourceVersion = ""
+	opts.ResourceVersionMatch = ""
 	full := f.list()
 	if err := f.client.List(ctx, full, f.options(opts)); err != nil {
 		return nil, err
@@ -157,7 +158,8 @@ func (f *follower[T]) Resync() error { return nil }
 
 // slimImport removes what the index does not need, while many objects are in memory at once.
 func slimImport(o *mcsv1alpha1.ServiceImport) {
-	o.ManagedFields, o.OwnerReferences = nil, nil
+	o.ManagedFields = nil
+	o.OwnerReferences = nil
 	o.Status = mcsv1alpha1.ServiceImportStatus{}
 }
 
@@ -168,6 +170,10 @@ func slimSlice(o *discoveryv1.EndpointSlice) {
 	maps.DeleteFunc(o.Annotations, func(key, _ string) bool { return key != services.AddressAnnotation })
 	for i := range o.Endpoints {
 		e := &o.Endpoints[i]
-		e.DeprecatedTopology, e.NodeName, e.Zone, e.TargetRef, e.Hints = nil, nil, nil, nil, nil
+		e.DeprecatedTopology = nil
+		e.NodeName = nil
+		e.Zone = nil
+		e.TargetRef = nil
+		e.Hints = nil
 	}
 }

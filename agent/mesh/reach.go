@@ -57,7 +57,8 @@ func (r Reach) next(s Snapshot, members []services.Member) (out Reach, again tim
 // follow returns what is known after a look at the connections, and the time until that changes.
 func (r reach) follow(connected bool, now time.Time) (out reach, left time.Duration) {
 	if connected != r.connected {
-		r.connected, r.since = connected, now
+		r.connected = connected
+		r.since = now
 	}
 	if connected != r.unreachable {
 		return r, 0
@@ -87,8 +88,8 @@ func (r reach) delay() time.Duration {
 	return min(time.Second<<min(r.flaps, 10), longestDamp)
 }
 
-// connectedClusters returns whether a gateway is connected to a cluster, by the reports of those that
-// are active and have reported a moment ago. It is not known if there is none.
+// connectedClusters returns a function that reports whether a gateway is connected to a cluster, by the
+// recent reports of active gateways. known is false if there is no such report.
 func connectedClusters(s Snapshot) (connected func(id string) bool, known bool) {
 	is, listed := map[string]bool{}, map[string]bool{}
 	omitted := false

@@ -23,7 +23,7 @@ const (
 	longestPause = time.Minute
 )
 
-// refusedKey identifies an object among those of all kinds.
+// refusedKey identifies an object among the objects of all kinds.
 func refusedKey(o Object) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
 
 // wait returns the time until a refused write is to be tried again; at most 0 if it may be tried now.

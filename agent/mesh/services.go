@@ -42,7 +42,7 @@ type ServicePlan struct {
 	// Reach is what the next plan has to know of connections to other clusters.
 	Reach Reach
 
-	// pages are those that the cluster should have, and spare are others of its own.
+	// pages are the pages that the cluster should have, and spare are its other pages.
 	pages []*v1alpha1.ExportedServices
 	spare []*v1alpha1.ExportedServices
 	// exports are the results for ServiceExports. Without conditions, they lose ours.
@@ -73,7 +73,8 @@ func planServices(s Snapshot) (Plan, error) {
 
 // discover fills in what the cluster exports and imports.
 func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetworks) error {
-	d, spec := p.Services, sub.Spec
+	d := p.Services
+	spec := sub.Spec
 	var settings v1alpha1.ServiceDiscoverySpec
 	if spec.ServiceDiscovery != nil {
 		settings = *spec.ServiceDiscovery
@@ -217,8 +218,8 @@ func prefixes(list []string) []netip.Prefix {
 // serviceNetworks are the networks of this cluster.
 type serviceNetworks struct{ pods, services, global []netip.Prefix }
 
-// serviceNetworksOf returns the networks of this cluster: those that it announces, or that join has found as
-// long as there is no Cluster object.
+// serviceNetworksOf returns the networks of this cluster: the networks that its Submariner has, and
+// those that its Cluster object announces in addition.
 func serviceNetworksOf(s Snapshot, sub *v1alpha1.Submariner) (serviceNetworks, error) {
 	var n serviceNetworks
 	var err error

@@ -45,7 +45,8 @@ func reportServices(s Snapshot, p Plan, o Outcome) Report {
 	r.Delete = append(r.Delete, lists[0]...)
 	r.Apply = slices.Concat(lists[1:5]...)
 	r.UpdateStatus = lists[5]
-	r.More, r.Again = w.more, w.again
+	r.More = w.more
+	r.Again = w.again
 	return r
 }
 
@@ -57,7 +58,7 @@ type writes struct {
 	again time.Duration // until the first refused write is to be tried again; 0 for never
 }
 
-// due returns objects without those that the API server has refused a moment ago.
+// due returns the objects that the API server has not refused a moment ago.
 func (w *writes) due(all []Object) []Object {
 	var out []Object
 	for _, o := range all {
