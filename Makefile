@@ -41,7 +41,7 @@ FUZZTIME := 10m
 fuzz: ## fuzz all parsers of what others write
 	git grep -o 'func Fuzz[A-Za-z]*' '*_test.go' | sed -E 's,^(.*)/[^/]*:func (.*)$$,./\1 \2,' | while read dir name; do go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) $$dir || exit 1; done
 
-test-kernel: build ## tests on a kernel with WireGuard, ESP and flow tables: Debian's, in QEMU
+test-kernel: build ## tests on a kernel with WireGuard and ESP: Debian's, in QEMU
 	go run ./scripts/testkernel
 
 # A setting of one end-to-end test on make's command line (make e2e E2E_GLOBALNET=wide) must not reach the environment of the others.

@@ -17,7 +17,6 @@ import (
 	"subctl/sdewan"
 	"subctl/sdewan/cnf/agent"
 	"subctl/sdewan/cnf/server"
-	"subctl/sdewan/install"
 )
 
 // cnfAgent are the flags of "subctl agent cnf".
@@ -51,7 +50,8 @@ func (o *cnfAgent) addFlags(c *cobra.Command) {
 	f.StringVar(&o.uplinksFile, "uplinks-file", "", "file with the pod's annotation "+sdewan.UplinksAnnotation)
 	f.StringVar(&o.stateFile, "state-file", "", "file that keeps what the REST API has received; without it, a restart forgets it, as on OpenWrt")
 	f.BoolVar(&o.open, "open", false, "forward before a service has been started, as OpenWrt does: for controllers that start none")
-	f.BoolVar(&o.flowTable, "flow-table", false, install.FlowTableHelp)
+	f.BoolVar(&o.flowTable, "flow-table", false, "") // is ignored: Deployments that an earlier subctl rendered may have it
+	_ = f.MarkHidden("flow-table")
 	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of root (required)")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the certificate of the REST API (required)")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate (required)")
@@ -64,6 +64,9 @@ func (o *cnfAgent) addFlags(c *cobra.Command) {
 func (o *cnfAgent) run(ctx context.Context) error {
 	var level slog.LevelVar
 	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel, &level)
+	if o.flowTable && err == nil {
+		log.Warn("--flow-table has no effect: CNFs have no flow table any more. Remove the flag from the arguments of the container")
+	}
 	errs := []error{err}
 	for _, f := range []struct{ name, value string }{{"password-file", o.passwordFile}, {"tls-cert", o.cert}, {"tls-key", o.key}} {
 		if f.value == "" {
@@ -118,7 +121,7 @@ func (o *cnfAgent) run(ctx context.Context) error {
 		defer listen.HTTP.Close()
 		at = append(at, addressOf(listen.HTTP))
 	}
-	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, API: at, Config: store.Config, Kernel: kernel, FlowTable: o.flowTable, Log: log})
+	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, API: at, Config: store.Config, Kernel: kernel, Log: log})
 	api := server.New(server.Options{
 		Store: store, Password: server.PasswordFile(o.passwordFile), Devices: loop.Devices, Changed: loop.Changed, Status: loop.Status, Ready: loop.Ready, Log: log,
 	})

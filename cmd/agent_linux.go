@@ -54,8 +54,6 @@ func newCNFKernel() (cnf.Kernel, error) {
 		Neighbours:      kernel.Neighbours,
 		Watch:           kernel.WatchNetwork,
 		MarkConnections: kernel.MarkConnections,
-		FlowTables:      kernel.FlowTables,
-		AcceptResets:    kernel.AcceptResets,
 		Forward:         kernel.Forward,
 		Announce:        kernel.Announce,
 	}, nil

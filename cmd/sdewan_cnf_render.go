@@ -74,7 +74,6 @@ func newCNFRender(g *globals) *cobra.Command {
 	f.IntVar(&o.timing.Down, "down", 0, "failed rounds until an uplink is offline (default 5)")
 	f.IntVar(&o.timing.Up, "up", 0, "succeeded rounds until an uplink is online again (default 5)")
 	f.Int32Var(&o.cnf.Replicas, "replicas", 1, "pods of the CNF")
-	f.BoolVar(&o.cnf.FlowTable, "flow-table", false, install.FlowTableHelp)
 	f.StringVar(&o.cnf.Image, "image", install.DefaultImage(), "image of the CNF (default: the image of this version of subctl)")
 	f.StringVar(&o.cnf.Plugin, "plugin", install.Multus, "network plugin: multus or ovn4nfv")
 	f.StringToStringVar(&o.nodes, "node-selector", nil, "labels of the nodes that are connected to the networks")

@@ -50,8 +50,7 @@ func objects() []dataplane.Object {
 		},
 		dataplane.Ruleset{
 			Table: "t", Sets: []dataplane.RuleSet{{Name: "s", Size: 1}},
-			Chains:     []dataplane.RuleChain{{Name: "c", Type: "filter", Hook: "input", Priority: 1, Rules: []dataplane.TextRule{{Text: "drop", Note: "n"}}}},
-			FlowTables: []dataplane.FlowTable{{Name: "f", Devices: []string{"d"}}},
+			Chains: []dataplane.RuleChain{{Name: "c", Type: "filter", Hook: "input", Priority: 1, Rules: []dataplane.TextRule{{Text: "drop", Note: "n"}}}},
 		},
 		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8}},
 		dataplane.IKEDaemon{Port: 1, Debug: true, Unattended: true, IKEPort: 2, Device: "d", Mark: 4},

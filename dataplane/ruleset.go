@@ -17,8 +17,6 @@ type Ruleset struct {
 	Table  string
 	Sets   []RuleSet   // sorted by name
 	Chains []RuleChain // sorted by name
-	// FlowTables are sorted by name. A plan has one at most, and none if the kernel has no flow tables.
-	FlowTables []FlowTable
 }
 
 // RuleSet is a set of IPv4 addresses that rules add elements to, and which expire.
@@ -115,7 +113,7 @@ func (Ruleset) Needs() []Key { return nil }
 // Equal implements Object.
 func (r Ruleset) Equal(o Object) bool {
 	other, ok := o.(Ruleset)
-	return ok && r.Table == other.Table && slices.Equal(r.Sets, other.Sets) && slices.EqualFunc(r.FlowTables, other.FlowTables, FlowTable.equal) && slices.EqualFunc(r.Chains, other.Chains, func(a, b RuleChain) bool {
+	return ok && r.Table == other.Table && slices.Equal(r.Sets, other.Sets) && slices.EqualFunc(r.Chains, other.Chains, func(a, b RuleChain) bool {
 		return a.same(b) && slices.EqualFunc(a.Rules, b.Rules, sameRule)
 	})
 }
@@ -146,9 +144,6 @@ func (r Ruleset) String() string {
 	fmt.Fprintf(&b, "nft -f - <<'END'\ntable inet %s {\n", r.Table)
 	for _, s := range r.Sets {
 		fmt.Fprintf(&b, "\tset %s { %s }\n", s.Name, s.spec())
-	}
-	for _, f := range r.FlowTables {
-		fmt.Fprintf(&b, "\tflowtable %s { %s }\n", f.Name, f.spec())
 	}
 	for _, c := range r.Chains {
 		fmt.Fprintf(&b, "\tchain %s {\n", c.Name)

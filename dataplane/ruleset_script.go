@@ -7,7 +7,7 @@ import (
 )
 
 // Script returns the commands of nft(8), for one transaction, that make r of have: of what was observed, or of the zero Ruleset if
-// there is no such table. Rules, chains and sets that are in both stay as they are, and sets keep their elements; flow tables are made anew. If another
+// there is no such table. Rules, chains and sets that are in both stay as they are, and sets keep their elements. If another
 // program has turned one of them into something else, the whole table is made anew.
 func (r Ruleset) Script(have Ruleset) string {
 	w := script{table: r.Table}
@@ -16,10 +16,6 @@ func (r Ruleset) Script(have Ruleset) string {
 		w.add("delete table inet %s", r.Table)
 		return w.String() + r.Script(Ruleset{})
 	}
-	if r.Equal(have) {
-		return w.String()
-	}
-	have = w.withoutFlows(have)
 	for _, s := range r.Sets {
 		if !slices.Contains(have.Sets, s) {
 			w.add("add set inet %s %s { %s }", r.Table, s.Name, s.spec())
@@ -37,14 +33,12 @@ func (r Ruleset) Script(have Ruleset) string {
 	}
 	for _, c := range r.Chains {
 		switch h := have.chain(c.Name); {
-		case r.adds(c.Name):
 		case h != nil:
 			w.rules(c, h.Rules)
 		default:
 			w.rules(c, nil)
 		}
 	}
-	w.flows(r, have)
 	for _, c := range have.Chains {
 		if r.chain(c.Name) == nil {
 			w.add("delete chain inet %s %s", r.Table, c.Name)

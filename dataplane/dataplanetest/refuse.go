@@ -138,9 +138,6 @@ func refuseRuleset(r dataplane.Ruleset) error {
 	for _, s := range r.Sets {
 		names["@"+s.Name] = true
 	}
-	for _, f := range r.FlowTables {
-		names["@"+f.Name] = true
-	}
 	for _, c := range r.Chains {
 		for _, rule := range c.Rules {
 			words := strings.FieldsFunc(rule.Text, func(c rune) bool { return c == ' ' || c == ',' })
@@ -153,7 +150,7 @@ func refuseRuleset(r dataplane.Ruleset) error {
 		}
 	}
 	return errors.Join(
-		refuseIf(r.Table == "" || len(names) != len(r.Chains)+len(r.Sets)+len(r.FlowTables), "no name, or one name twice"),
+		refuseIf(r.Table == "" || len(names) != len(r.Chains)+len(r.Sets), "no name, or one name twice"),
 		refuseIf(!slices.IsSortedFunc(r.Chains, func(a, b dataplane.RuleChain) int { return strings.Compare(a.Name, b.Name) }), "chains are not sorted"),
 		refuseIf(!slices.IsSortedFunc(r.Sets, func(a, b dataplane.RuleSet) int { return strings.Compare(a.Name, b.Name) }), "sets are not sorted"),
 	)

@@ -36,25 +36,7 @@ const (
 var inetHooks = []string{"prerouting", "input", "forward", "output", "postrouting"}
 
 func (s rulesets) list() ([]dataplane.Object, error) {
-	out, err := s.listTable(s.owner.Ruleset, &s.ipt.rulesetSeen, func() (dataplane.Object, error) { return s.readAll() })
-	if err != nil || len(out) == 0 || len(out[0].(dataplane.Ruleset).FlowTables) == 0 {
-		return out, err
-	}
-	// The generation of nftables does not tell that the kernel has removed a device from a flow table, because the device is gone.
-	r := out[0].(dataplane.Ruleset)
-	if r.FlowTables, err = s.flowTables(); err != nil {
-		return nil, err
-	}
-	return []dataplane.Object{r}, nil
-}
-
-// readAll reads the table with its flow tables.
-func (s rulesets) readAll() (dataplane.Ruleset, error) {
-	r, err := s.read()
-	if err == nil {
-		r.FlowTables, err = s.flowTables()
-	}
-	return r, err
+	return s.listTable(s.owner.Ruleset, &s.ipt.rulesetSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
 // put runs one transaction: all of it takes effect, or nothing.

@@ -21,11 +21,10 @@ var probes = map[string]string{
 	"wireguard":      "ip link add wg0 type wireguard",
 	"esp":            "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x1000 mode tunnel aead 'rfc4106(gcm(aes))' 0x" + strings.Repeat("5a", 20) + " 128",
 	"xfrm-interface": "ip link add xfrm0 type xfrm dev lo if_id 1",
-	"flow-table":     "nft 'table inet probe { flowtable f { hook ingress priority 0; devices = { lo }; }; chain c { type filter hook forward priority 0; flow add @f; }; }'",
 }
 
-// Kernel skips the test unless the kernel itself has the feature: "wireguard", "esp",
-// "xfrm-interface" or "flow-table". Tests of the userspace implementations must not call it.
+// Kernel skips the test unless the kernel itself has the feature: "wireguard", "esp"
+// or "xfrm-interface". Tests of the userspace implementations must not call it.
 func Kernel(t testing.TB, feature string) {
 	t.Helper()
 	required := strings.FieldsFunc(os.Getenv(RequireKernel), func(r rune) bool { return r == ',' })

@@ -1,4 +1,4 @@
-// Command testkernel runs tests on a kernel with WireGuard, ESP and flow tables, which the machine's own may lack: Debian's cloud kernel, in QEMU.
+// Command testkernel runs tests on a kernel with WireGuard and ESP, which the machine's own may lack: Debian's cloud kernel, in QEMU.
 //
 //	testkernel [-v] [-run REGEXP | -bench REGEXP] [PACKAGE...]
 //
@@ -39,26 +39,26 @@ type suite struct {
 	bench string // which of its benchmarks, likewise; empty for none
 }
 
-// suites are the tests that "make test-kernel" runs: tests for which it matters that the kernel has WireGuard, ESP or flow tables. The emulated
+// suites are the tests that "make test-kernel" runs: tests for which it matters that the kernel has WireGuard or ESP. The emulated
 // processors are slow, so other tests, such as the tests of charon's files and messages, run on the machine's own kernel only.
 var suites = []suite{
 	{pkg: "./internal/nstest", run: "^TestKernel$"}, // prints what the kernel has
-	{pkg: "./dataplane/kernel", run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|FlowTable.*|AntispoofChangeUnderTraffic)$"},
+	{pkg: "./dataplane/kernel", run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|AntispoofChangeUnderTraffic)$"},
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
 	{pkg: "./sdewan/cnf", run: "^Test(IPsec|ScenariosOnLinux)"},
-	{pkg: "./sdewan/cnf/agent", run: "^Test(Flows|Traffic(Failover|Moves|Firewall|Reflection|ToTheCluster|SurvivesChanges))"},
+	{pkg: "./sdewan/cnf/agent", run: "^TestTraffic(Failover|Moves|Firewall|Reflection|ToTheCluster|SurvivesChanges)"},
 	{pkg: "./agent", run: "^TestLeakMatrix$/^vxlan.ipsec$"},
 }
 
-// benchmarks are those that tell more of a kernel with WireGuard, ESP and flow tables than of the machine's own.
+// benchmarks are those that tell more of a kernel with WireGuard and ESP than of the machine's own.
 var benchmarks = []suite{{pkg: "./cable/wireguard", bench: "."}, {pkg: "./cable/ipsec", bench: "."}, {pkg: "./sdewan/cnf/agent", bench: "^BenchmarkForwarding$"}}
 
 // environment is the environment of the tests.
 var environment = []string{
 	"SUBCTL_REQUIRE_ROOT=1",
-	"SUBCTL_REQUIRE_KERNEL=wireguard,esp,xfrm-interface,flow-table",
+	"SUBCTL_REQUIRE_KERNEL=wireguard,esp,xfrm-interface",
 	measure.File + "=" + rowsFile,
 	"'" + measure.Where + "=in QEMU'",
 	measure.Repeat + "=25", // the guest is slow, but nothing disturbs it

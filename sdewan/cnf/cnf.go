@@ -39,7 +39,6 @@ func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	}
 	p.nats(false)
 	p.toCluster()
-	p.flows()
 	p.control()
 	if t, any := p.table.object(); any {
 		p.put(t)

@@ -85,10 +85,7 @@ func TestScenariosOnLinux(t *testing.T) {
 	require.NoError(t, err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			a, _, w := scenario(t, file)
-			if w.FlowTables {
-				nstest.Kernel(t, "flow-table")
-			}
+			a, _, _ := scenario(t, file)
 			onLinux(t, a)
 		})
 	}

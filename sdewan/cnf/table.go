@@ -17,7 +17,6 @@ import (
 type table struct {
 	chains map[string]*dataplane.RuleChain
 	sets   map[string]dataplane.RuleSet
-	flows  []dataplane.FlowTable
 }
 
 // base is a chain with a hook.
@@ -40,7 +39,6 @@ var bases = []base{
 	{"mark_forward", "filter", "forward", -150},
 	{"mss_forward", "filter", "forward", -149},
 	{"fw_forward", "filter", "forward", 0},
-	{"flow_forward", "filter", "forward", 10},
 	{"mark_output", "route", "output", -151},
 	{"uplink_output", "route", "output", -150},
 	{"fw_output", "filter", "output", 0},
@@ -108,7 +106,7 @@ func (t *table) set(name string) {
 
 // object returns the table as an object, if there is anything in it.
 func (t *table) object() (r dataplane.Ruleset, any bool) {
-	r.Table, r.FlowTables = dataplane.CNFOwner.Ruleset, t.flows
+	r.Table = dataplane.CNFOwner.Ruleset
 	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
 		r.Sets = append(r.Sets, t.sets[name])
 	}

@@ -28,8 +28,6 @@ type World struct {
 	Now time.Time
 	// IPsec is the engine that handles IPsec packets in the pod.
 	IPsec dataplane.Engine
-	// FlowTables reports whether connections may pass through a flow table: it is wanted, and the kernel handles them.
-	FlowTables bool
 	// Left are the connections of IPsec that have just left the configuration, as they were, without secrets. Packets for their networks are
 	// dropped: a connection that is created again at once, or changed, has nothing sent in clear meanwhile.
 	Left []rest.Remote

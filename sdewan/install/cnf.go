@@ -44,11 +44,7 @@ type CNF struct {
 	NodeSelector    map[string]string // nodes that are connected to the networks
 	AccountSecret   string            // the Secret with the password of root
 	CertSecret      string            // the Secret with ca.crt, tls.crt and tls.key
-	FlowTable       bool              // see FlowTableHelp
 }
-
-// FlowTableHelp says what the flag --flow-table of a CNF does.
-const FlowTableHelp = "forward established connections through a flow table of nftables, past the rules: needs Linux 5.18 to 6.13 (6.12: to 6.12.112) with CONFIG_NF_FLOW_TABLE"
 
 // Validate returns all mistakes.
 func (c CNF) Validate() error {

@@ -41,9 +41,6 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 		args = append(args, "--uplinks-file="+podInfo+"/uplinks")
 		info = append(info, annotationFile("uplinks", sdewan.UplinksAnnotation))
 	}
-	if c.FlowTable {
-		args = append(args, "--flow-table")
-	}
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Namespace: c.Namespace, Labels: labels},
 		Spec: appsv1.DeploymentSpec{

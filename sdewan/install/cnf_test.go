@@ -72,17 +72,6 @@ func TestDeploymentIsACNF(t *testing.T) {
 	require.ElementsMatch(t, []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"}, pod.Containers[0].SecurityContext.Capabilities.Add)
 }
 
-// A CNF has a flow table only if one is wanted.
-func TestFlowTable(t *testing.T) {
-	for _, wanted := range []bool{false, true} {
-		c := edge()
-		c.FlowTable = wanted
-		d, err := c.Deployment()
-		require.NoError(t, err)
-		require.Equal(t, wanted, slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--flow-table"))
-	}
-}
-
 // Two pods with the same address would take each other's packets, also while one replaces the other.
 func TestFixedAddresses(t *testing.T) {
 	c := edge()

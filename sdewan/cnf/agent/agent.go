@@ -42,9 +42,6 @@ type Kernel struct {
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// MarkConnections sets bits in the marks of connections that have other ones.
 	MarkConnections func(having, set uint32) error
-	// FlowTables returns why the kernel gets no flow tables. AcceptResets makes it accept resets of connections in them. Only an Agent with FlowTable needs them.
-	FlowTables   func(context.Context) error
-	AcceptResets func(context.Context) error
 	// Forward makes the kernel forward packets of devices.
 	Forward func(devices []string) error
 	// Announce tells the neighbours at a device that it has an IPv4 address.
@@ -62,8 +59,6 @@ type Options struct {
 	// Config returns what the REST API has received.
 	Config func() rest.Config
 	Kernel Kernel
-	// FlowTable makes established connections pass through a flow table, if the kernel is known to handle them. Optional.
-	FlowTable bool
 	// Ping sends pings and returns which share was lost. Optional: the default uses sockets of the process.
 	Ping func(context.Context, Ping) (lost float64, latency time.Duration, err error)
 	// Lookup returns the IPv4 addresses of a name. Optional: the default is net.DefaultResolver.
@@ -83,7 +78,6 @@ type Agent struct {
 	claims   claims                    // likewise
 	choice   choice                    // likewise: the one by which unanswered connections were last routed
 	planned  dataplane.State           // likewise: by the last pass
-	flows    flows
 
 	mu       sync.Mutex
 	ready    bool
@@ -164,9 +158,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	parts.Go(func() { a.resolve(ctx) })
-	if a.FlowTable {
-		parts.Go(func() { a.followFlows(ctx) })
-	}
 	timer := time.NewTimer(resync)
 	defer timer.Stop()
 	for {
@@ -207,7 +198,8 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	}
 	config := a.Config()
 	world.Left = a.memory.note(config, world.Now, a.linger)
-	state, report, ops, err := a.hold(ctx, target, config, world)
+	state, report := cnf.Plan(config, world)
+	ops, err := dataplane.Sync(ctx, target, state)
 	a.planned = state
 	if steers(state, err) {
 		a.routed()

@@ -89,10 +89,9 @@ func BenchmarkRules(b *testing.B) {
 // BenchmarkForwarding compares the throughput through a CNF with that through a namespace that only forwards, by CPU time, in turns, and with that
 // through the least that a person could set up by hand to choose an uplink for each connection. Each measurement is of a connection of its own.
 func BenchmarkForwarding(b *testing.B) {
-	plain, byHand, name := newPlain(b), newByHand(b), "CNF with %d rules"
-	if kernel.FlowTables(b.Context()) == nil {
-		name += " and a flow table"
-	}
+	const name = "CNF with %d rules"
+	plain := newPlain(b)
+	byHand := newByHand(b)
 	for _, row := range []struct {
 		rules int
 		least float64

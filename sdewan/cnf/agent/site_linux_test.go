@@ -77,11 +77,11 @@ func runAgent(dir string) error {
 	a := New(Options{
 		Attachments: attachments(), Uplinks: uplinksOf(dir), API: []netip.AddrPort{netip.MustParseAddrPort(apiAddress), netip.MustParseAddrPort("0.0.0.0:80")},
 		Config: func() rest.Config { return *current.Load() },
-		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)), FlowTable: true, // where the kernel handles them: the tests of traffic must not notice
+		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Kernel: Kernel{
 			Target: func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) }, Network: kernel.ReadNetwork,
 			Connections: kernel.Connections, Neighbours: kernel.Neighbours, Watch: kernel.WatchNetwork,
-			MarkConnections: kernel.MarkConnections, FlowTables: kernel.FlowTables, AcceptResets: kernel.AcceptResets, Forward: kernel.Forward, Announce: kernel.Announce,
+			MarkConnections: kernel.MarkConnections, Forward: kernel.Forward, Announce: kernel.Announce,
 		},
 	})
 	a.linger = testLinger

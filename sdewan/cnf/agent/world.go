@@ -61,7 +61,8 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w.Resolved, w.IPsec, w.FlowTables = a.resolved, n.IPsec, a.flows.wanted(now)
+	w.Resolved = a.resolved
+	w.IPsec = n.IPsec
 	a.world, a.network = w, n
 	return w
 }
