@@ -19,13 +19,17 @@ import (
 )
 
 // reportTimeout bounds writing to the API server, and reading reports from it. It may not answer: the loop has a
-// node to look after.
-const reportTimeout = 5 * time.Second
+// node to look after. An agent without a node has nothing else to do, and writes hundreds of objects: within
+// manyTimeout, an API server that is busy still writes them.
+const (
+	reportTimeout = 5 * time.Second
+	manyTimeout   = 15 * time.Second
+)
 
 // report writes to the API server, and Events about what has become False. It returns the time after which the loop has to run again, even if nothing
 // changes; 0 for never.
 func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) (again time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.scope.timeout())
 	defer cancel()
 	owner := kube.FieldOwner + "-" + a.Role.Name
 	paced, again := a.pacer.due(r.Paced)

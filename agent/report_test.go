@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +18,7 @@ import (
 
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/wake"
 )
 
 // writer is a world that counts what report writes. The API server answers each write with err.
@@ -84,6 +87,27 @@ func reports() map[string]func(states ...string) mesh.Report {
 			return r
 		},
 	}
+}
+
+// An agent without a node writes as many objects as it may in a loop, even if the API server is so busy that each write
+// takes it half a second.
+func TestManyWritesToABusyServer(t *testing.T) {
+	w := newWriter(t)
+	w.scope = scopeOf(mesh.Services())
+	slow := w.Client.(client.WithWatch)
+	w.Client = interceptor.NewClient(slow, interceptor.Funcs{
+		Delete: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.DeleteOption) error {
+			return wake.After(ctx, 500*time.Millisecond)
+		},
+	})
+	var all mesh.Report
+	for n := range 400 {
+		all.Delete = append(all.Delete, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strconv.Itoa(n)}})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		_, err := w.report(t.Context(), mesh.Snapshot{}, all, mesh.Outcome{})
+		require.NoError(t, err)
+	})
 }
 
 // What the cache does not have yet is not written again, even if other loops have nothing to write, unless that lasts or something else is to be written.

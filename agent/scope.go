@@ -30,6 +30,14 @@ func scopeOf(r mesh.Role) scope {
 	return scope{namespace: submarinerv1.OperatorNamespace, requests: 50, burst: 100, writes: 1}
 }
 
+// timeout bounds what a loop writes.
+func (s scope) timeout() time.Duration {
+	if s.lists != nil {
+		return manyTimeout
+	}
+	return reportTimeout
+}
+
 // NoKernel returns the Kernel of agents without a node: it has nothing, and never changes.
 func NoKernel() Kernel {
 	return Kernel{
