@@ -16,6 +16,11 @@ import (
 // cables of others.
 const pacePerSecond = 1
 
+// ownPacePerSecond is the same for a kind with Named.OwnPace. A cluster that replaces the pods of all its Services at
+// once writes each page every two seconds, and pods that end must be known in time. 50 clusters that read the pages
+// of one another's pods cost the broker about 12 MB/s then.
+const ownPacePerSecond = 8
+
 // paces delays the copies of what a cluster changes too often. Deletions are never
 // delayed, nor is what the broker's administrator makes: it must be here before pairs of clusters
 // are connected.
@@ -41,14 +46,15 @@ func newPaces(kinds Table) *paces {
 // hasOwnPace reports whether copies of the kind and of others do not wait for each other. k may be nil.
 func (k *Kind) hasOwnPace() bool { return k != nil && k.Named != nil && k.Named.OwnPace }
 
-// limiterOf returns which limiter a write has to pass, and its burst. sets is the number of clustersets that
-// the cluster shares with this one. An object of a Named kind has one copy, however many they are.
-func (p *paces) limiterOf(w Write, sets int) (of pace, burst int) {
+// limiterOf returns which limiter a write has to pass, how much it admits in a second, and its burst. sets is the
+// number of clustersets that the cluster shares with this one. An object of a Named kind has one copy, however many
+// they are.
+func (p *paces) limiterOf(w Write, sets int) (of pace, perSecond rate.Limit, burst int) {
 	id, _ := submarinerv1.OwnerID(w.Object)
 	if w.kind.hasOwnPace() {
-		return pace{id, w.kind.Name}, 2 * w.kind.PerCluster
+		return pace{id, w.kind.Name}, ownPacePerSecond, 2 * w.kind.PerCluster
 	}
-	return pace{id: id}, p.burstOf(sets)
+	return pace{id: id}, pacePerSecond, p.burstOf(sets)
 }
 
 // mostBursts is the number of clustersets in which a cluster may change everything at once. What it changes
@@ -69,9 +75,9 @@ func (p *paces) admit(writes []Write, sets map[string]int, now time.Time) (admit
 			admitted = append(admitted, w)
 			continue
 		}
-		of, burst := p.limiterOf(w, sets[id])
+		of, perSecond, burst := p.limiterOf(w, sets[id])
 		if p.limiters[of] == nil {
-			p.limiters[of] = rate.NewLimiter(pacePerSecond, burst)
+			p.limiters[of] = rate.NewLimiter(perSecond, burst)
 		}
 		p.limiters[of].SetBurstAt(now, burst)
 		if !p.limiters[of].AllowN(now, 1) {
