@@ -3,6 +3,7 @@ package services
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,11 @@ type apiServer struct {
 	// noAddresses makes Services have no cluster IP.
 	noAddresses bool
 	writes      int
+
+	// cachedImports, cachedServices and cachedSlices are what lists has returned last.
+	cachedImports  map[types.NamespacedName]*mcsv1alpha1.ServiceImport
+	cachedServices map[types.NamespacedName]*corev1.Service
+	cachedSlices   map[types.NamespacedName]*discoveryv1.EndpointSlice
 }
 
 func newAPIServer(t testing.TB) *apiServer {
@@ -215,20 +221,24 @@ func (a *apiServer) deleteNamespace(ns string) {
 	maps.DeleteFunc(a.slices, func(k types.NamespacedName, _ *discoveryv1.EndpointSlice) bool { return k.Namespace == ns })
 }
 
-// lists returns what a cache of the API server has: objects that nobody may change, sorted.
+// lists returns what a cache of the API server has: objects that nobody may change, sorted. Those that have not
+// changed are the same in memory.
 func (a *apiServer) lists(v *View) {
-	v.Imports = nil
-	v.Services = nil
-	v.Slices = nil
-	for _, key := range slices.SortedFunc(maps.Keys(a.imports), compareNames) {
-		v.Imports = append(v.Imports, a.imports[key].DeepCopy())
+	v.Imports, a.cachedImports = cached(a.cachedImports, a.imports)
+	v.Services, a.cachedServices = cached(a.cachedServices, a.services)
+	v.Slices, a.cachedSlices = cached(a.cachedSlices, a.slices)
+}
+
+// cached returns copies of objects, sorted, where was are the copies of before.
+func cached[T interface{ DeepCopy() T }](was, now map[types.NamespacedName]T) (list []T, is map[types.NamespacedName]T) {
+	is = make(map[types.NamespacedName]T, len(now))
+	for _, key := range slices.SortedFunc(maps.Keys(now), compareNames) {
+		if is[key] = was[key]; !reflect.DeepEqual(was[key], now[key]) {
+			is[key] = now[key].DeepCopy()
+		}
+		list = append(list, is[key])
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(a.services), compareNames) {
-		v.Services = append(v.Services, a.services[key].DeepCopy())
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(a.slices), compareNames) {
-		v.Slices = append(v.Slices, a.slices[key].DeepCopy())
-	}
+	return list, is
 }
 
 func (out Imported) empty() bool {

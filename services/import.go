@@ -24,9 +24,7 @@ func Import(v View) Imported {
 	i.bound()
 	i.localFault = i.allUnreachable()
 	i.out.Conflicts = map[types.NamespacedName]Conflict{}
-	for _, key := range i.keys() {
-		i.plan(key)
-	}
+	i.planAll()
 	i.deleteOrphans()
 	slices.SortStableFunc(i.out.Refused, func(a, b Refusal) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), compareNames(a.Service, b.Service))
@@ -63,8 +61,9 @@ func (i *importer) keys() []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(all), compareNames)
 }
 
-// plan adds to the result what one Service needs.
-func (i *importer) plan(key types.NamespacedName) {
+// plan adds to the result what one Service needs. It reports whether the time, and objects of others with names
+// like ours, have no effect on that.
+func (i *importer) plan(key types.NamespacedName) (timeless bool) {
 	have := i.held.imports[key]
 	claims := i.claims[key]
 	switch {
@@ -73,12 +72,12 @@ func (i *importer) plan(key types.NamespacedName) {
 			i.refuse(c.cluster, key, foreignImport)
 		}
 		i.deleteSlices(key, nil)
-		return
+		return false
 	case have != nil && have.DeletionTimestamp != nil:
-		return // It is made anew when it is gone.
+		return false // It is made anew when it is gone.
 	case len(claims) == 0:
 		i.remove(key)
-		return
+		return false
 	}
 
 	m := mergeClaims(key, claims, have, i.Now)
@@ -94,7 +93,7 @@ func (i *importer) plan(key types.NamespacedName) {
 		i.out.Imports = append(i.out.Imports, want)
 	}
 	if have == nil {
-		return // Service and slices need the UID of their owner.
+		return false // Service and slices need the UID of their owner.
 	}
 	if len(state.taken) > 0 { // Endpoints would be those of somebody else's Service.
 		i.deleteSlices(key, nil)
@@ -104,6 +103,7 @@ func (i *importer) plan(key types.NamespacedName) {
 	if status := wantStatus(have, m, state); status != nil {
 		i.out.Statuses = append(i.out.Statuses, status)
 	}
+	return len(state.taken) == 0 && !isYoung(have, i.Now)
 }
 
 // derive adds the derived Service of an import to the result, and returns how far it is.

@@ -38,7 +38,7 @@ func mergeClaims(
 ) *merged {
 	m := &merged{key: key}
 	incumbents := have
-	if have != nil && now.Sub(have.CreationTimestamp.Time) < settling && !slices.ContainsFunc(claims, isKept) {
+	if have != nil && isYoung(have, now) && !slices.ContainsFunc(claims, isKept) {
 		incumbents = nil
 	}
 	sorted, headless := order(claims, incumbents)
@@ -58,6 +58,11 @@ func mergeClaims(
 // first. It is longer than clusters take that read their clusterset by polling, every 20 s, and short
 // for a cluster that would wait for exports of others in order to claim an older one.
 const settling = 30 * time.Second
+
+// isYoung reports whether an import is new.
+func isYoung(have *mcsv1alpha1.ServiceImport, now time.Time) bool {
+	return now.Sub(have.CreationTimestamp.Time) < settling
+}
 
 func isKept(c claim) bool { return c.kept }
 

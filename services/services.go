@@ -125,6 +125,9 @@ type View struct {
 	// MayExport reports whether exports from a namespace count that no grant names.
 	MayExport func(namespace string) bool
 
+	// Settled is that of the last result; the zero value plans all anew. The result is the same.
+	Settled Settled
+
 	// Imports, Services and Slices are what the API server holds: all ServiceImports, all Services, and
 	// all EndpointSlices.
 	Imports  []*mcsv1alpha1.ServiceImport
@@ -149,6 +152,8 @@ type Imported struct {
 	Conflicts map[types.NamespacedName]Conflict
 	// Refused are records that are not imported, or only in part.
 	Refused []Refusal
+	// Settled is for the next View.
+	Settled Settled
 }
 
 // Refusal is a record, or a part of it, that is not imported.

@@ -24,6 +24,8 @@ type world struct {
 	*apiServer
 	view View
 	last Imported
+	// settled is View.Settled of the next plan.
+	settled Settled
 }
 
 func newWorld(t *testing.T) *world {
@@ -171,10 +173,19 @@ func (w *world) member(cluster string) *Member {
 	return nil
 }
 
-// plan returns what Import plans now.
+// plan returns what Import plans now. That is the same whether it knows which imports were settled or not.
 func (w *world) plan() Imported {
+	w.t.Helper()
 	w.lists(&w.view)
-	return Import(w.view)
+	view := w.view
+	view.Settled = w.settled
+	out := Import(view)
+	w.settled = out.Settled
+	anew := Import(w.view)
+	require.Equal(w.t, anew.Settled.of, out.Settled.of)
+	out.Settled, anew.Settled = Settled{}, Settled{}
+	require.Equal(w.t, anew, out)
+	return out
 }
 
 // settle applies results until nothing is left to do, which takes four rounds at most.

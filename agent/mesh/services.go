@@ -52,6 +52,12 @@ type ServicePlan struct {
 	imported services.Imported
 }
 
+// Settled are the imports for which there was nothing to do.
+type Settled = services.Settled
+
+// Settled is what the next plan has to know of them.
+func (d *ServicePlan) Settled() Settled { return d.imported.Settled }
+
 // planServices decides what the cluster exports, and what it imports. The kernel of the node holds
 // nothing of it.
 func planServices(s Snapshot) (Plan, error) {
@@ -97,6 +103,7 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		Zones: zonesOf(s), Hints: followsHints(sub), Rules: settings.Imports, Direct: settings.Direct,
 		MaxImports: maxImports(own.services),
 		MayExport:  func(namespace string) bool { return mayImport(settings, namespace) },
+		Settled:    s.Settled,
 		Imports:    List[*mcsv1alpha1.ServiceImport](s), Services: source.Services, Slices: source.Slices,
 	}
 	var records []v1alpha1.ExportedService

@@ -84,6 +84,8 @@ type Snapshot struct {
 	Lacking map[types.UID]time.Time
 	// Reach is ServicePlan.Reach of the last plan.
 	Reach Reach
+	// Settled is ServicePlan.Settled of the last plan. The plan is the same without it.
+	Settled Settled
 	// Refused are writes of this agent that the API server has refused: see Report.Tolerant.
 	Refused Refused
 	// Forwarded is the result of the last Plan.Forward; the zero value if it is not known.

@@ -10,10 +10,11 @@ import (
 )
 
 // discoverer makes sure that one agent of service discovery acts, and remembers for it which clusters
-// are reachable.
+// are reachable, and which imports are settled.
 type discoverer struct {
-	leader *leader
-	reach  mesh.Reach
+	leader  *leader
+	reach   mesh.Reach
+	settled mesh.Settled
 }
 
 func newDiscoverer(o Options) (*discoverer, error) {
@@ -33,6 +34,7 @@ func (d *discoverer) Start(ctx context.Context) error { return d.leader.Start(ct
 // Observe implements Observer.
 func (d *discoverer) Observe(s *mesh.Snapshot) error {
 	s.Reach = d.reach
+	s.Settled = d.settled
 	return d.leader.Observe(s)
 }
 
@@ -40,5 +42,6 @@ func (d *discoverer) Observe(s *mesh.Snapshot) error {
 func (d *discoverer) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 	if p.Services != nil {
 		d.reach = p.Services.Reach
+		d.settled = p.Services.Settled()
 	}
 }
