@@ -2,18 +2,32 @@ package services
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/measure"
 )
 
 // fleet returns a settled view of many clusters, each of which exports Services with pods. If shared,
 // all clusters export the same Services.
 func fleet(tb testing.TB, clusters, services, pods int, shared bool) View {
+	w := newFleet(tb, clusters, services, pods, shared)
+	for range 4 {
+		w.apply(w.plan())
+	}
+	require.True(tb, w.plan().empty())
+	return w.view
+}
+
+// newFleet is the world of fleet before anything is imported.
+func newFleet(tb testing.TB, clusters, services, pods int, shared bool) *world {
 	w := &world{apiServer: newAPIServer(tb), view: View{
 		ClusterID:  "east",
+		Now:        time.Unix(1_800_000_000, 0),
 		Namespaces: map[string]bool{"shop": true},
 		Forbidden:  prefixes("172.30.0.0/16"),
 		Zones:      []string{"a", "b"},
@@ -43,11 +57,33 @@ func fleet(tb testing.TB, clusters, services, pods int, shared bool) View {
 		m.Pages = append(m.Pages, page(id, 0, 1, records...))
 		w.view.Members = append(w.view.Members, m)
 	}
-	for range 4 {
-		w.apply(w.plan())
+	return w
+}
+
+// BenchmarkImportFleet measures plans of what many clusters export.
+func BenchmarkImportFleet(b *testing.B) {
+	for _, c := range []struct{ clusters, services int }{{1000, 10}, {10, 1000}} {
+		name := fmt.Sprintf("plan of imports, %d clusters of %d Services of 5 pods: ", c.clusters, c.services)
+		b.Run(strconv.Itoa(c.clusters), func(b *testing.B) {
+			first := newFleet(b, c.clusters, c.services, 5, false).view
+			settled := fleet(b, c.clusters, c.services, 5, false)
+			for b.Loop() {
+				var nothing, all, known measure.Values
+				again := settled
+				again.Settled = Import(settled).Settled
+				for range measure.Times(5) {
+					nothing = append(nothing, measure.CPU(b, func() { require.Len(b, Import(first).Imports, 10_000) }))
+					all = append(all, measure.CPU(b, func() { require.True(b, Import(settled).empty()) }))
+					known = append(known, measure.CPU(b, func() { require.True(b, Import(again).empty()) }))
+				}
+				measure.Record(b,
+					measure.AtMost(name+"from nothing, CPU time", nothing, 5, "s"),
+					measure.AtMost(name+"nothing to do after a start, CPU time", all, 5, "s"),
+					measure.AtMost(name+"nothing to do, CPU time", known.Per(1e-3), 500, "ms"),
+				)
+			}
+		})
 	}
-	require.True(tb, w.plan().empty())
-	return w.view
 }
 
 func BenchmarkImport(b *testing.B) {
