@@ -29,7 +29,7 @@ func TestC1FourthCluster(t *testing.T) {
 	flows(t, "cluster3", "cluster4")
 }
 
-// room reports whether the machine lets that many clusters of two nodes run: they need 29 inotify instances each, and
+// room reports whether the machine lets that many clusters of two nodes run: they need 18 inotify instances each, and
 // what else runs needs some.
 func room(t *testing.T, clusters int) bool {
 	t.Helper()
@@ -37,7 +37,7 @@ func room(t *testing.T, clusters int) bool {
 	require.NoError(t, err)
 	most, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, err)
-	return most >= 30*clusters
+	return most >= 20*clusters
 }
 
 // newCluster brings another cluster up, with pods. It does not join.

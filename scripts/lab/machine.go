@@ -12,17 +12,16 @@ import (
 	"subctl/lab/cgroup"
 	"subctl/lab/node"
 	"subctl/lab/plan"
-	"subctl/lab/process"
 )
 
 // This file asks whether the machine can carry the lab, so that a user reads what is wrong instead of waiting for nodes that never
 // become Ready.
 
-// Measured: how many inotify instances a control plane and a node (kubelet, containerd, kube-proxy) hold.
-const (
-	inotifyPerControlPlane = 11
-	inotifyPerNode         = 9
-)
+// inotifyPerNode was measured: how many inotify instances a node (kubelet, containerd, kube-proxy) holds.
+const inotifyPerNode = 9
+
+// controlPlaneUser runs control planes: the kernel counts inotify instances by user, and a control plane holds 11.
+const controlPlaneUser = 64321
 
 func needRoot() error {
 	if os.Geteuid() != 0 {
@@ -42,17 +41,18 @@ func needTools() error {
 	return errors.Join(missing...)
 }
 
-// checkInotify counts what the parts that do not run yet will want. The kernel's limit is for all processes of a user together, and
-// containerd that meets it comes up without its better half.
+// checkInotify counts what the nodes that do not run yet will want. The kernel's limit is for all processes of a user together, and
+// containerd that meets it comes up without its better half. Control planes have a user of their own.
 func checkInotify(wanted []plan.Cluster, tree cgroup.Tree) error {
 	need := 0
+	others := map[string]bool{} // the processes of another user
 	for _, c := range wanted {
 		pids, err := tree.Processes(c.Name())
 		if err != nil {
 			return err
 		}
-		if len(process.Alive(pids)) == 0 {
-			need += inotifyPerControlPlane
+		for _, pid := range pids {
+			others[strconv.Itoa(pid)] = true
 		}
 		for _, n := range c.Members() {
 			if _, alive, err := node.Find(n, tree); err != nil {
@@ -76,7 +76,7 @@ func checkInotify(wanted []plan.Cluster, tree cgroup.Tree) error {
 	}
 	used := 0
 	for _, fd := range fds {
-		if target, err := os.Readlink(fd); err == nil && strings.HasSuffix(target, "inotify") {
+		if target, err := os.Readlink(fd); err == nil && strings.HasSuffix(target, "inotify") && !others[strings.Split(fd, "/")[2]] {
 			used++
 		}
 	}

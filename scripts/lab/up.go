@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -279,7 +280,10 @@ func (l *lab) startControlPlane(c plan.Cluster, tree cgroup.Tree, ended chan<- e
 		"--bind=0.0.0.0", "--advertise="+c.API().Addr.Addr().String(), fmt.Sprintf("--port=%d", plan.APIPort), "--etcd-port=2379",
 		"--service-cidr="+c.Services().String(), "--pod-cidr="+c.Pods().String())
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &unix.SysProcAttr{
+		Setsid: true, Credential: &syscall.Credential{Uid: controlPlaneUser},
+		AmbientCaps: []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER},
+	}
 	if err := fabric.In(c.Netns(), cmd.Start); err != nil {
 		return err
 	}

@@ -77,6 +77,9 @@ func ensurePort(c plan.Cluster, p plan.Port) error {
 	if _, err := ensureNetns(p.Netns); err != nil {
 		return err
 	}
+	if err := In(p.Netns, ignoreRedirects); err != nil {
+		return err
+	}
 	if err := plug("eth0", p.Netns, p.Addr, p.Link); err != nil {
 		return err
 	}
@@ -177,6 +180,16 @@ func forward() error {
 	var errs []error
 	for key, value := range map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0", "conf/default/rp_filter": "0"} {
 		errs = append(errs, os.WriteFile("/proc/sys/net/ipv4/"+key, []byte(value), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// ignoreRedirects is for the namespace this thread is in, before it has links. A node that boots has no routes to its pods yet, and sends
+// ICMP redirects for packets to them: the others would look for these pods behind the default gateway for minutes.
+func ignoreRedirects() error {
+	var errs []error
+	for _, of := range []string{"all", "default"} {
+		errs = append(errs, os.WriteFile("/proc/sys/net/ipv4/conf/"+of+"/accept_redirects", []byte("0"), 0o644))
 	}
 	return errors.Join(errs...)
 }
