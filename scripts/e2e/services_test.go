@@ -375,22 +375,32 @@ func startRequests(t *testing.T, from pod, url string) (stop func() requested) {
 		"/labapp", "requests", url, "--seconds", "0")
 }
 
-// runRequests starts a command that sends requests until its standard input ends.
+// runRequests starts a command that sends requests until its standard input ends. It returns once the first one is answered.
 func runRequests(t *testing.T, args ...string) (stop func() requested) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	t.Cleanup(cancel)
-	var out, errs bytes.Buffer
+	var out bytes.Buffer
+	errs := awaiting("requests are answered")
 	cmd := command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	end, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = end.Close() }) // if stop is not reached
 	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-errs.heard:
+	case err := <-ended:
+		t.Fatalf("%s: %v: %s%s", strings.Join(args, " "), err, &out, errs.text)
+	case <-time.After(slack * 30 * time.Second):
+		t.Fatalf("%s: no answer", strings.Join(args, " "))
+	}
 	return func() (r requested) {
 		t.Helper()
 		require.NoError(t, end.Close())
-		require.NoError(t, cmd.Wait(), "%s%s", &out, &errs)
+		require.NoError(t, <-ended, "%s%s", &out, errs.text)
 		require.NoError(t, json.Unmarshal(out.Bytes(), &r), out.String())
 		t.Logf("%s: %+v", strings.Join(args, " "), r)
 		return r

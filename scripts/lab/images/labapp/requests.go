@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -36,6 +37,7 @@ type requested struct {
 	arrivals []time.Time
 	wanted   int // the number of answers after which requests end; 0: any
 	enough   context.CancelFunc
+	first    func() // called with the first answer; may be nil
 }
 
 // answered counts the answers of a pod. Times are when the requests were sent, counted from the beginning.
@@ -71,8 +73,10 @@ func requests(ctx context.Context, args []string) error {
 		}
 	}
 	total := rate * maxStream
+	var first func()
 	if values["seconds"] == "0" {
 		ctx = untilStdinEnds(ctx)
+		first = func() { fmt.Fprintln(os.Stderr, "requests are answered") }
 	} else {
 		seconds, err := number(values, "seconds", 10)
 		if err != nil {
@@ -80,7 +84,7 @@ func requests(ctx context.Context, args []string) error {
 		}
 		total = rate * seconds
 	}
-	result := requestAll(ctx, rest[0], total, wanted, time.Second/time.Duration(rate), timeout)
+	result := requestAll(ctx, rest[0], total, wanted, time.Second/time.Duration(rate), timeout, first)
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		return err
 	}
@@ -90,8 +94,8 @@ func requests(ctx context.Context, args []string) error {
 	return nil
 }
 
-func requestAll(ctx context.Context, url string, total, wanted int, every, timeout time.Duration) *requested {
-	r := &requested{started: time.Now(), Errors: map[string]int{}, Answers: map[string]*answered{}, wanted: wanted}
+func requestAll(ctx context.Context, url string, total, wanted int, every, timeout time.Duration, first func()) *requested {
+	r := &requested{started: time.Now(), Errors: map[string]int{}, Answers: map[string]*answered{}, wanted: wanted, first: first}
 	r.Started = r.started.UnixMilli()
 	ctx, r.enough = context.WithCancel(ctx)
 	defer r.enough()
@@ -138,7 +142,10 @@ func (r *requested) note(sent time.Time, who string, err error) {
 		}
 		return
 	}
-	if r.arrivals = append(r.arrivals, time.Now()); len(r.arrivals) == r.wanted {
+	if r.arrivals = append(r.arrivals, time.Now()); len(r.arrivals) == 1 && r.first != nil {
+		r.first()
+	}
+	if len(r.arrivals) == r.wanted {
 		r.enough()
 	}
 	a := r.Answers[who]

@@ -23,8 +23,12 @@ func TestRequests(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	got := requestAll(t.Context(), server.URL, 40, 0, 5*time.Millisecond, time.Second)
+	first := 0
+	got := requestAll(t.Context(), server.URL, 40, 0, 5*time.Millisecond, time.Second, func() { first++ })
 	a, b := got.Answers["pod=a node=cluster1-node1 ips=10.1.1.1"], got.Answers["pod=b node=cluster2-node1 ips=10.2.1.1"]
+	if first != 1 {
+		t.Errorf("%d first answers", first)
+	}
 	if got.Sent != 40 || got.Failed != 10 || len(got.FailedAt) != 10 || got.Errors["503 Service Unavailable"] != 10 {
 		t.Errorf("sent and failed: %+v", got)
 	}
@@ -37,7 +41,7 @@ func TestRequests(t *testing.T) {
 }
 
 func TestRequestsReason(t *testing.T) {
-	got := requestAll(t.Context(), "http://127.0.0.1:1/", 3, 0, time.Millisecond, time.Second)
+	got := requestAll(t.Context(), "http://127.0.0.1:1/", 3, 0, time.Millisecond, time.Second, nil)
 	if got.Failed != 3 || got.Errors["dial tcp 127.0.0.1:1: connect: connection refused"] != 3 {
 		t.Errorf("%+v", got)
 	}
@@ -53,7 +57,7 @@ func TestRequestsUntilAnswered(t *testing.T) {
 	}))
 	defer server.Close()
 	before := time.Now().UnixMilli()
-	got := requestAll(t.Context(), server.URL, 1000, 1, 20*time.Millisecond, time.Second)
+	got := requestAll(t.Context(), server.URL, 1000, 1, 20*time.Millisecond, time.Second, nil)
 	if got.Failed != 4 || got.Sent > 7 || len(got.Answers) != 1 || got.Started < before || got.LastFailed < 60 {
 		t.Errorf("%+v", got)
 	}
