@@ -14,89 +14,101 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// brokerAway is how long the broker is away: 10 minutes if tests may take long.
-func brokerAway() time.Duration {
-	if long {
-		return 10 * time.Minute
-	}
-	return 30 * time.Second
-}
+// How long failures are watched: as long as pods that were deleted take to end, and longer than requests to a dead one take to fail.
+const (
+	podsEnd     = 7 * time.Second
+	unreachable = 5 * time.Second
+	replaced    = 10 * time.Second // pods of Deployments
+)
 
 // serviceFaults are all faults of TestO2ServiceFailures.
 var serviceFaults = []serviceFault{
 	{name: "exported", alone: exported},
-	{name: "pod-deleted", watched: 8 * time.Second, happen: podDeleted},
-	{name: "pods-replaced", watched: 20 * time.Second, happen: podsReplaced},
+	{name: "pod-deleted", watched: podsEnd, happen: podDeleted},
+	{name: "pods-replaced", watched: 12 * time.Second, happen: podsReplaced},
+	{name: "scaled-to-zero", watched: podsEnd, happen: scaledTo("cluster2", 0), undo: scaledBack("cluster2")},
+	{name: "own-pods-scaled-to-zero", watched: podsEnd, happen: scaledTo("cluster1", 0), undo: scaledBack("cluster1")},
+	{name: "cluster-cut", watched: unreachable, before: freshAgent, happen: cut("cluster2"), undo: heal("cluster2")},
 	{
-		name: "scaled-to-zero", watched: 8 * time.Second,
-		happen: scaledTo("cluster2", 0), undo: scaledBack("cluster2"),
-	},
-	{
-		name: "own-pods-scaled-to-zero", watched: 8 * time.Second,
-		happen: scaledTo("cluster1", 0), undo: scaledBack("cluster1"),
-	},
-	{name: "cluster-cut", watched: 8 * time.Second, before: freshAgent, happen: cut("cluster2"), undo: heal("cluster2")},
-	{
-		name: "pair-cut", watched: 8 * time.Second, before: freshAgent,
+		name: "pair-cut", watched: unreachable, before: freshAgent,
 		happen: cut("cluster1", "cluster2"), undo: heal("cluster1", "cluster2"),
 	},
 	{
-		name: "gateway-killed", watched: 8 * time.Second,
+		name: "gateway-killed", watched: unreachable, restarts: true,
 		before: func(t *testing.T, s *serviceScene) {
 			freshAgent(t, s)
 			podsOffGateway(t, s)
 		},
-		happen: gatewayKilled, undo: gatewayBack,
+		happen: gatewayKilled, undo: gatewayBack, after: podsAnywhere,
 	},
-	{name: "agents-deleted", watched: 10 * time.Second, happen: deleted("submariner-operator", "app", "submariner-service-discovery", clusters...)},
-	{name: "dns-deleted", watched: 10 * time.Second, happen: deleted("submariner-operator", "app", "submariner-dns", "cluster1")},
-	{name: "coredns-deleted", watched: 10 * time.Second, happen: deleted("kube-system", "k8s-app", "kube-dns", "cluster1")},
-	{name: "cluster-killed", watched: 8 * time.Second, before: freshAgent, happen: clusterKilled, undo: clusterBack},
 	{
-		name: "importer-api-stopped", watched: 10 * time.Second,
+		name: "agents-deleted", watched: replaced, restarts: true,
+		happen: deleted("submariner-operator", "app", "submariner-service-discovery", clusters...),
+	},
+	{name: "dns-deleted", watched: replaced, happen: deleted("submariner-operator", "app", "submariner-dns", "cluster1")},
+	{name: "coredns-restarted", watched: 12 * time.Second, happen: coreDNSRestarted},
+	{name: "coredns-deleted", watched: replaced, happen: deleted("kube-system", "k8s-app", "kube-dns", "cluster1")},
+	{
+		name: "cluster-killed", watched: unreachable, restarts: true,
+		before: freshAgent, happen: clusterKilled, undo: clusterBack,
+	},
+	{
+		name: "importer-api-stopped", watched: unreachable, restarts: true,
 		happen: apiServerStops("cluster1"), undo: apiServerBack("cluster1"),
 	},
 	{
-		name: "exporter-api-stopped", watched: 10 * time.Second,
+		name: "exporter-api-stopped", watched: unreachable, restarts: true,
 		happen: apiServerStops("cluster2"), undo: apiServerBack("cluster2"),
 	},
 	{
-		name: "broker-away-pods-replaced", watched: brokerAway(),
-		happen: func(t *testing.T, s *serviceScene) func(string) bool {
-			gone := apiServerStops("cluster3")(t, s)
-			inShop(t, "cluster2", "rollout", "restart", "deployment/web")
-			return gone
-		},
-		undo: apiServerBack("cluster3"),
+		name: "broker-stopped-a-minute-pods-replaced", watched: time.Minute, restarts: true,
+		happen: podsReplacedMeanwhile(apiServerStops("cluster3")), undo: apiServerBack("cluster3"),
 	},
 	{
-		name: "left-clusterset", watched: 8 * time.Second,
+		name: brokerCut, watched: 10 * time.Minute, restarts: true,
+		happen: podsReplacedMeanwhile(brokerIsCut), undo: heal("cluster3-api"),
+	},
+	{
+		name: "left-clusterset", watched: podsEnd, restarts: true,
 		happen: commanded("subctl", "clusterset", "remove", "default", "cluster2", "--force", "--wait=false"),
 		undo: func(t *testing.T, _ *serviceScene) {
 			must(t, ofBroker("subctl", "clusterset", "add", "default", "cluster2", "--wait=false")...)
 		},
 	},
 	{
-		name: "uninstalled", watched: 8 * time.Second,
-		happen: func(t *testing.T, _ *serviceScene) func(string) bool {
+		name: "uninstalled", watched: podsEnd, restarts: true,
+		happen: func(t *testing.T, s *serviceScene) func(string) bool {
+			s.began()
 			must(t, "subctl", "uninstall", "--context", "cluster2", "--yes")
 			return in("cluster2")
 		},
 		undo: func(t *testing.T, s *serviceScene) { s.join(t, "cluster2") },
 	},
 	{
-		name: "revoked", watched: 8 * time.Second,
-		happen: commanded("subctl", "revoke", "cluster2", "--yes", "--force"),
-		undo: func(t *testing.T, s *serviceScene) {
-			eventually(t, 30*time.Second, func() error { // it cannot tell the broker
-				if out, err := sh("subctl", "uninstall", "--context", "cluster2", "--yes"); err != nil {
-					return fmt.Errorf("%w: %s", err, out)
-				}
-				return nil
-			})
-			s.join(t, "cluster2")
-		},
+		name: "revoked", watched: podsEnd, restarts: true,
+		happen: commanded("subctl", "revoke", "cluster2", "--yes", "--force"), undo: joinsAgain,
 	},
+}
+
+// brokerCut takes 10 minutes a run, and runs only if tests may take long.
+const brokerCut = "broker-cut-10-minutes-pods-replaced"
+
+// podsReplacedMeanwhile replaces all pods of cluster2 once something else has happened.
+func podsReplacedMeanwhile(happen func(*testing.T, *serviceScene) func(string) bool) func(*testing.T, *serviceScene) func(string) bool {
+	return func(t *testing.T, s *serviceScene) func(string) bool {
+		gone := happen(t, s)
+		inShop(t, "cluster2", "rollout", "restart", "deployment/web")
+		return gone
+	}
+}
+
+// brokerIsCut cuts the other clusters from the broker: their packets to it are dropped.
+func brokerIsCut(t *testing.T, s *serviceScene) func(string) bool {
+	s.began()
+	for _, c := range []string{"cluster1", "cluster2"} {
+		must(t, "lab", "cut", c, "cluster3-api")
+	}
+	return nil
 }
 
 // in returns whether an answer is of a pod of a cluster.
@@ -116,11 +128,29 @@ func podDeleted(t *testing.T, s *serviceScene) func(string) bool {
 
 // freshAgent replaces the agent of cluster1: it knows nothing of losses before, after which it would wait longer until it uses
 // a cluster again that returns.
-func freshAgent(t *testing.T, _ *serviceScene) {
+func freshAgent(t *testing.T, s *serviceScene) {
 	const agent = "deployment/submariner-service-discovery"
 	kubectl(t, "cluster1", "-n", "submariner-operator", "rollout", "restart", agent)
 	kubectl(t, "cluster1", "-n", "submariner-operator", "rollout", "status", agent, "--timeout=300s")
-	time.Sleep(5 * time.Second) // it has taken over
+	s.behind = true // until it has taken over
+}
+
+// coreDNSRestarted replaces the DNS servers of cluster1 one by one, as an upgrade does.
+func coreDNSRestarted(t *testing.T, s *serviceScene) func(string) bool {
+	s.began()
+	kubectl(t, "cluster1", "-n", "kube-system", "rollout", "restart", "deployment/coredns")
+	return nil
+}
+
+// joinsAgain takes what is left of a membership that was revoked away, and joins.
+func joinsAgain(t *testing.T, s *serviceScene) {
+	eventually(t, 30*time.Second, func() error { // it cannot tell the broker
+		if out, err := sh("subctl", "uninstall", "--context", "cluster2", "--yes"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	s.join(t, "cluster2")
 }
 
 // podsReplaced is a rolling update in cluster2.
@@ -168,11 +198,13 @@ func podsOffGateway(t *testing.T, s *serviceScene) {
 		}
 		return nil
 	})
-	time.Sleep(oldPodsEnd)
 }
 
-// oldPodsEnd is how long pods that were replaced still end.
-const oldPodsEnd = 10 * time.Second
+// podsAnywhere undoes podsOffGateway.
+func podsAnywhere(t *testing.T, s *serviceScene) {
+	s.patch(t, "cluster2", &appsv1.Deployment{}, "web", `{"spec": {"template": {"spec": {"nodeSelector": null}}}}`)
+	inShop(t, "cluster2", "rollout", "status", "deployment/web", "--timeout=300s")
+}
 
 func gatewayKilled(t *testing.T, s *serviceScene) func(string) bool {
 	s.victim = gateway(t, "cluster2")
@@ -183,10 +215,7 @@ func gatewayKilled(t *testing.T, s *serviceScene) func(string) bool {
 
 func gatewayBack(t *testing.T, s *serviceScene) {
 	revive(t, s.victim)
-	s.patch(t, "cluster2", &appsv1.Deployment{}, "web", `{"spec": {"template": {"spec": {"nodeSelector": null}}}}`)
-	inShop(t, "cluster2", "rollout", "status", "deployment/web", "--timeout=300s")
 	standby(t, "cluster2", s.victim)
-	time.Sleep(oldPodsEnd)
 }
 
 func revive(t *testing.T, nodes ...string) {
