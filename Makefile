@@ -71,7 +71,7 @@ e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks, a fi
 	SUBCTL_BENCH= E2E_SDEWAN=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestN1SDEWAN$$' -v ./scripts/e2e
 
 e2e-services: build lab image ## tests in the lab: Services of other clusters, by name (root)
-	SUBCTL_BENCH= E2E_SERVICES=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -parallel 6 -run '^Test(O1Services|O3Conformance)$$' -v ./scripts/e2e
+	SUBCTL_BENCH= E2E_SERVICES=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -parallel 6 -run '^Test(O1Services|O3Conformance|Services.*)$$' -v ./scripts/e2e
 
 # Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster, while the API servers are up, and down. docs/failover.json has each
 # run, and runs of the same commit of what agents consist of (PROGRAM) count: so this may be stopped, and continued.

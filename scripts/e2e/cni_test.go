@@ -70,6 +70,7 @@ func TestI1CNI(t *testing.T) {
 		{"traffic", TestA1Demo},
 		{"every size of packet", TestA2EverySizeOfPacket},
 		{"the plugin is known", pluginKnown},
+		{"by name", cniNames},
 		{"agents killed", TestB1AgentsKilled},
 		{"CNI killed", cniKilled},
 		{"failover", TestB4Takeover},

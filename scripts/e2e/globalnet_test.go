@@ -77,6 +77,7 @@ func TestM1Globalnet(t *testing.T) {
 		{"how long it takes", globalExportTimed, all},
 		{"every size of packet", globalSizes, all},
 		{"pods of headless Services", globalPods, all},
+		{"by name", globalNames, all},
 		{"pods with an address of their own", globalOwn, all},
 		{"not exported", globalOnlyExported, all},
 		{"with a cluster without a global network", globalAndPlain, wide},

@@ -16,13 +16,12 @@ import (
 // several changes the number of active gateways of a cluster: all nodes, or one of them.
 func several(t *testing.T, cluster string, all bool) {
 	t.Helper()
-	args := []string{"subctl", "join", brokerFile, "--context", cluster, "--image", image, fmt.Sprintf("--multi-active-gateway=%v", all)}
 	want := 1
 	if all {
 		want = len(nodes(cluster))
-		args = append(args, "--gateways", fmt.Sprint(want))
 	}
-	must(t, args...)
+	must(t, "subctl", "join", brokerFile, "--context", cluster, "--image", image,
+		fmt.Sprintf("--multi-active-gateway=%v", all), "--gateways", fmt.Sprint(want))
 	eventually(t, time.Minute, func() error {
 		if gws := gateways(t, cluster); len(gws) != want {
 			return fmt.Errorf("%s has the gateways %v, not %d", cluster, gws, want)

@@ -37,6 +37,7 @@ spec:
     metadata: {labels: {app: host}}
     spec:
       hostNetwork: true
+      dnsPolicy: ClusterFirstWithHostNet
       terminationGracePeriodSeconds: 0
       containers:
       - {name: host, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [sleep], resources: {requests: {cpu: 100m}}}
