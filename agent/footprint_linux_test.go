@@ -183,6 +183,8 @@ func (worst) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)))
 	case q.Get("sendInitialEvents") != "": // as API servers do that cannot stream lists
 		return answer(http.StatusUnprocessableEntity, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)))
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts") && q.Get("watch") == "": // the grant is not renewed
+		return answer(http.StatusOK, io.NopCloser(strings.NewReader(`{"kind":"ServiceAccountList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)))
 	case q.Get("watch") != "":
 		in, out := io.Pipe()
 		context.AfterFunc(r.Context(), func() { _ = out.Close() })
