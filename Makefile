@@ -100,7 +100,7 @@ BENCH := $(CURDIR)/dist/benchmarks.json
 bench: export SUBCTL_BENCH := $(BENCH)
 bench: prereqs build lab ## measure; writes docs/benchmarks.md and docs/benchmarks.json, and fails if a target was missed (root)
 	mkdir -p dist && rm -f $(BENCH)
-	go test -p 1 ./agent ./policy ./cable/... ./broker/exchange ./sdewan/cnf/agent ./sdewan/cnf/server ./sdewan/controller ./sdewan/webhook -run '^$$' -bench . -benchtime 1x -timeout 30m
+	go test -p 1 ./agent ./agent/dns ./services ./policy ./cable/... ./broker/exchange ./sdewan/cnf/agent ./sdewan/cnf/server ./sdewan/controller ./sdewan/webhook -run '^$$' -bench . -benchtime 1x -timeout 60m
 	SUBCTL_REQUIRE_ROOT=1 go test -count=1 -p 1 ./agent ./broker/exchange -run '^(TestLeakMatrix|TestRandomLoss)$$' -timeout 30m
 	go run ./scripts/testkernel -bench .
 	$(MAKE) e2e-long

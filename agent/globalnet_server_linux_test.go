@@ -48,7 +48,14 @@ func globalnetServerOf(t testing.TB, network string) (admin client.Client, confi
 // describes, and the rights of one of its agents.
 func agentServer(t testing.TB, sub *v1alpha1.Submariner, account string) (admin client.Client, config *rest.Config) {
 	t.Helper()
-	server := kubetest.Start(t)
+	return installed(t, kubetest.Start(t), sub, account)
+}
+
+// installed installs on a server what join installs, and returns the rights of an agent.
+func installed(
+	t testing.TB, server *kubetest.Server, sub *v1alpha1.Submariner, account string,
+) (admin client.Client, config *rest.Config) {
+	t.Helper()
 	admin = server.Client(t)
 	for _, o := range clustertest.Render(t, sub) {
 		require.NoError(t, kube.Apply(t.Context(), admin, kube.FieldOwner, o))

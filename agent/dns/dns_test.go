@@ -27,10 +27,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(serveOnly) == "" {
+	what := os.Getenv(serveOnly)
+	if what == "" {
 		os.Exit(kubetest.Main(m))
 	}
-	if err := serveExample(); err != nil {
+	if err := serveAlone(what); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
