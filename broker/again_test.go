@@ -90,7 +90,7 @@ func TestReserveAfterADeletion(t *testing.T) {
 		require.NoError(t, d.Admin.Delete(ctx, o))
 	}
 	d.Join(t, "east", "uid-east")
-	require.Equal(t, 1+4+7+2, stored(t, d, "east"))
+	require.Equal(t, 1+4+7+16, stored(t, d, "east"))
 }
 
 // An administrator raises the quota beyond what members read. No join stores so much that the members
@@ -111,8 +111,8 @@ func TestReserveNoMoreThanMembersRead(t *testing.T) {
 	require.NoError(t, join("west", 2), "again")
 	require.EqualError(t, join("north", 1), "the broker has no room for the cablepolicies that cluster north needs, 1: remove clusters that are gone for good with subctl revoke, "+
 		"or, if the quota submariner-k8s-broker in namespace "+d.NS+" is less than 3, raise it: it has 3 already, and members exchange nothing with a broker that has more than 3")
-	require.Equal(t, 1+4+1+2, stored(t, d, "east"))
-	require.Equal(t, 1+4+2+2, stored(t, d, "west"))
+	require.Equal(t, 1+4+1+16, stored(t, d, "east"))
+	require.Equal(t, 1+4+2+16, stored(t, d, "west"))
 }
 
 // beforeWrites calls something before each request to create or to apply an object.
@@ -169,7 +169,7 @@ func TestReserveConcurrentlyAndInterrupted(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.Equal(t, 1+4+8+2, stored(t, d, "east"))
+	require.Equal(t, 1+4+8+16, stored(t, d, "east"))
 	times := 0
 	for n := 0; ; n++ {
 		ctx, stop := context.WithCancel(ctx)
@@ -191,5 +191,5 @@ func TestReserveConcurrentlyAndInterrupted(t *testing.T) {
 	require.ErrorAs(t, err, new(*broker.TakenError))
 	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{})
 	require.NoError(t, err)
-	require.Equal(t, 1+4+8+2, stored(t, d, "west"))
+	require.Equal(t, 1+4+8+16, stored(t, d, "west"))
 }

@@ -50,7 +50,7 @@ func TestLeave(t *testing.T) {
 
 	t.Log("another cluster joins with its ID, and leaves")
 	again := d.Join(t, "east", "uid-east-2")
-	require.Equal(t, 1+4+8+2, stored(t, d, "east"))
+	require.Equal(t, 1+4+8+16, stored(t, d, "east"))
 	require.NoError(t, fillOrChange(ctx, again, cluster(d.NS, "east")), "it takes the place of the statement")
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKeyFromObject(c), c))
 	require.NotContains(t, c.Annotations, submarinerv1.LeavingAnnotation)

@@ -72,7 +72,7 @@ func TestHostileHoarder(t *testing.T) {
 	hoarder, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
 	east := hoarder.(interface{ Unwrap() client.Client }).Unwrap()
 	counted := map[string]int{
-		"endpoints.submariner.io": 4, "clusters.submariner.io": 1, "cablepolicies.submariner.io": 8, "exportedservices.submariner.io": 2,
+		"endpoints.submariner.io": 4, "clusters.submariner.io": 1, "cablepolicies.submariner.io": 8, "exportedservices.submariner.io": 16,
 	}
 	used := func() map[string]int64 {
 		q := &corev1.ResourceQuota{}
@@ -188,7 +188,7 @@ func TestHostileHoarder(t *testing.T) {
 		t.Logf("%s: %d times", name, count.Load())
 	}
 	t.Logf("the slowest write of the other member took %s", slowest)
-	require.LessOrEqual(t, stored(t, d, "east"), 1+4+8+2)
+	require.LessOrEqual(t, stored(t, d, "east"), 1+4+8+16)
 }
 
 // fillOrChange makes an object of the broker the same as o.
@@ -308,32 +308,32 @@ func TestReserve(t *testing.T) {
 		require.NoError(t, err)
 	}
 	add(broker.Reservation{ToPublish: map[string]int{"endpoints": 9}, Grant: brokertest.Grant("east")})
-	require.Equal(t, 1+9+8+2, stored(t, d, "east"))
+	require.Equal(t, 1+9+8+16, stored(t, d, "east"))
 	few := brokertest.Grant("west")
 	few.Gateways = 2
 	_, err := broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{ToPublish: map[string]int{"endpoints": 9}, Grant: few})
 	require.NoError(t, err)
-	require.Equal(t, 1+2+8+2, stored(t, d, "west"))
+	require.Equal(t, 1+2+8+16, stored(t, d, "west"))
 	few.Gateways = 16
 	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{ToPublish: map[string]int{"endpoints": 5}, Grant: few})
 	require.NoError(t, err)
-	require.Equal(t, 1+5+8+2, stored(t, d, "west"), "joining again adds what is missing")
+	require.Equal(t, 1+5+8+16, stored(t, d, "west"), "joining again adds what is missing")
 
 	more := broker.Reservation{ToPublish: map[string]int{"endpoints": 5, "cablepolicies": 20}, Grant: few}
 	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", more)
 	require.NoError(t, err)
-	require.Equal(t, 1+5+20+2, stored(t, d, "west"), "also policies")
+	require.Equal(t, 1+5+20+16, stored(t, d, "west"), "also policies")
 	more.ToPublish["cablepolicies"] = 99
 	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", more)
 	require.NoError(t, err)
-	require.Equal(t, 1+5+32+2, stored(t, d, "west"), "no more than a clusterset takes of one cluster")
+	require.Equal(t, 1+5+32+16, stored(t, d, "west"), "no more than a clusterset takes of one cluster")
 
 	t.Log("what a cluster has to publish must fit into the quota, the rest need not")
 	used := func(n int) string { return fmt.Sprint(8 + 32 + n) }
 	limit(t, d, used(1), "count/cablepolicies.submariner.io")
 	_, err = broker.AddMember(ctx, joiner, d.NS, "north", "uid-north", broker.Reservation{})
 	require.NoError(t, err)
-	require.Equal(t, 1+4+1+2, stored(t, d, "north"))
+	require.Equal(t, 1+4+1+16, stored(t, d, "north"))
 	_, err = broker.AddMember(ctx, joiner, d.NS, "south", "uid-south", broker.Reservation{})
 	require.ErrorContains(t, err, "the broker has no room for the cablepolicies that cluster south needs, 1: remove clusters that are gone for good with subctl revoke, or, if the quota submariner-k8s-broker in namespace "+d.NS+" is less than 2000, raise it: ")
 	require.ErrorContains(t, err, "exceeded quota")
@@ -344,7 +344,7 @@ func TestReserve(t *testing.T) {
 	limit(t, d, "2000", "count/cablepolicies.submariner.io")
 	_, err = broker.AddMember(ctx, joiner, d.NS, "broker-only", "uid", broker.Reservation{Kinds: exchange.KindsFrom(v1alpha1.PoliciesFromBroker)})
 	require.NoError(t, err)
-	require.Equal(t, 1+4+2, stored(t, d, "broker-only"), "it can publish no policies")
+	require.Equal(t, 1+4+16, stored(t, d, "broker-only"), "it can publish no policies")
 
 	t.Log("who leaves, and who is revoked, leaves nothing")
 	require.NoError(t, broker.RemoveMember(ctx, d.Admin, d.NS, []string{submarinerv1.DefaultClusterSet}, "west", brokertest.Administrator().Public()))
@@ -353,10 +353,10 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, broker.Revoke(ctx, d.Admin, d.NS, []string{"default"}, "north", brokertest.Administrator(), time.Now()))
 	require.Equal(t, 1, stored(t, d, "north"), "the revocation")
 	north := d.Join(t, "north", "uid-north")
-	require.Equal(t, 1+4+8+2, stored(t, d, "north"))
+	require.Equal(t, 1+4+8+16, stored(t, d, "north"))
 	require.NoError(t, fillOrChange(ctx, north, cluster(d.NS, "north")), "it takes the place of the revocation")
 	d.Join(t, "north", "uid-north") // again
-	require.Equal(t, 1+4+8+2, stored(t, d, "north"))
+	require.Equal(t, 1+4+8+16, stored(t, d, "north"))
 }
 
 // What a member stores under other names, in other namespaces and of other kinds is refused, by rights
@@ -405,7 +405,7 @@ func TestHostileNames(t *testing.T) {
 	} {
 		refused(what, east.Create(ctx, o))
 	}
-	require.Equal(t, 1+4+8+2, stored(t, d, "east"), "what is reserved")
+	require.Equal(t, 1+4+8+16, stored(t, d, "east"), "what is reserved")
 
 	t.Log("a member that deletes its identity may write for a moment, under the same names")
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: broker.MemberName("east"), Namespace: d.NS}}

@@ -85,6 +85,8 @@ func TestRightsOfAgents(t *testing.T) {
 		{"get list watch", "", "nodes", "gw-1", gateway + " " + route},
 		{"list", "networking.k8s.io", "servicecidrs", "", gateway},
 		{"list", "crd.projectcalico.org", "ippools", "", gateway},
+		{"patch", "submariner.io", "exportedservices/status", "west-services-0", gateway},
+		{"update", "submariner.io", "exportedservices/status", "west-services-0", none},
 		{"get watch create patch update delete", "networking.k8s.io", "servicecidrs", "kubernetes", none},
 		{"create patch update delete", "crd.projectcalico.org", "ippools", "default", none},
 		{"get list watch", "submariner.io", "submariners", "submariner", gateway + " " + route},

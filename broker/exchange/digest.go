@@ -82,7 +82,7 @@ func (k *Kind) after(local []client.Object, writes []Write) []client.Object {
 			out = append(out, o)
 		case w.Op == Report:
 			o = o.DeepCopyObject().(client.Object)
-			k.Free.SetStatus(o, k.Free.Status(w.Object))
+			k.SetStatus(o, k.Status(w.Object))
 			out = append(out, o)
 		}
 	}

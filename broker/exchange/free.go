@@ -84,6 +84,9 @@ func planFree(of kindPlan) {
 		p.publish(set)
 	}
 	for _, s := range p.own {
+		if s.reason != "" {
+			p.refuse(s.object, true, "%s", s.message)
+		}
 		p.report(s)
 	}
 }

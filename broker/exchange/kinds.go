@@ -34,6 +34,11 @@ type Kind struct {
 	Named *Named
 	Free  *Free
 
+	// Status and SetStatus read and write the status of an object, where the cluster that
+	// made the object finds what became of it. Both are nil for kinds without a status.
+	Status    func(client.Object) Shared
+	SetStatus func(client.Object, Shared)
+
 	// MaxSize is the most bytes of JSON that the metadata and fields of an object may
 	// have; more are not copied. SizeVariable measures the fields on the broker, as a
 	// variable of its admission policy: see SizeOfMaps and SizeOfLists.
@@ -124,17 +129,13 @@ type Free struct {
 	// Status.Digest. It may be nil. Only one kind has it: agents compare Status.Digest with their
 	// own digest of that kind.
 	Digest func([]client.Object) string
-	// Status and SetStatus read and write the status of an object, where the cluster that
-	// made the object finds what became of it. Both are nil for kinds without a status.
-	Status    func(client.Object) Shared
-	SetStatus func(client.Object, Shared)
 }
 
 // Shared is the part of an object's status about its copies on the broker.
 type Shared struct {
 	// Sets are the clustersets on whose broker the object is, sorted.
 	Sets []string
-	// InForce holds the fields as they are on the broker; it is nil if there are none.
+	// InForce holds the fields as they are on the broker; it is nil if there are none, and for Named kinds.
 	InForce    client.Object
 	Conditions []metav1.Condition
 }
@@ -277,10 +278,17 @@ func exportedServices() Kind {
 			Namespaces: func(o client.Object) []string { return namespacesOf(spec(o)) },
 			OwnPace:    true,
 		},
+		Status: func(o client.Object) Shared {
+			status := &o.(*v1alpha1.ExportedServices).Status
+			return Shared{Sets: status.ClusterSets, Conditions: status.Conditions}
+		},
+		SetStatus: func(o client.Object, s Shared) {
+			o.(*v1alpha1.ExportedServices).Status = v1alpha1.ExportedServicesStatus{ClusterSets: s.Sets, Conditions: s.Conditions}
+		},
 		MaxSize:      maxSize,
 		SizeVariable: admissionv1.Variable{Name: "pageSize", Expression: optional("object.spec", "services", sizeOfServices)},
 		BlankRule:    "!has(object.spec.services) || size(object.spec.services) == 0",
-		PerCluster:   v1alpha1.MaxExportPages, Reserved: 2, Quota: 4000, Verbs: allVerbs(),
+		PerCluster:   v1alpha1.MaxExportPages, Reserved: 8, Quota: 4000, Verbs: allVerbs(),
 		Blank: func(id string) client.Object {
 			return &v1alpha1.ExportedServices{Spec: v1alpha1.ExportedServicesSpec{ClusterID: id}}
 		},
@@ -311,21 +319,21 @@ func cablePolicies() Kind {
 				}
 				return policy.Digest(policies)
 			},
-			Status: func(o client.Object) Shared {
-				status := &o.(*v1alpha1.CablePolicies).Status
-				shared := Shared{Sets: status.ClusterSets, Conditions: status.Conditions}
-				if len(status.Rules) > 0 {
-					shared.InForce = &v1alpha1.CablePolicies{ConnectionPolicies: status.Rules}
-				}
-				return shared
-			},
-			SetStatus: func(o client.Object, s Shared) {
-				status := v1alpha1.CablePoliciesStatus{ClusterSets: s.Sets, Conditions: s.Conditions}
-				if s.InForce != nil {
-					status.Rules = s.InForce.(*v1alpha1.CablePolicies).ConnectionPolicies
-				}
-				o.(*v1alpha1.CablePolicies).Status = status
-			},
+		},
+		Status: func(o client.Object) Shared {
+			status := &o.(*v1alpha1.CablePolicies).Status
+			shared := Shared{Sets: status.ClusterSets, Conditions: status.Conditions}
+			if len(status.Rules) > 0 {
+				shared.InForce = &v1alpha1.CablePolicies{ConnectionPolicies: status.Rules}
+			}
+			return shared
+		},
+		SetStatus: func(o client.Object, s Shared) {
+			status := v1alpha1.CablePoliciesStatus{ClusterSets: s.Sets, Conditions: s.Conditions}
+			if s.InForce != nil {
+				status.Rules = s.InForce.(*v1alpha1.CablePolicies).ConnectionPolicies
+			}
+			o.(*v1alpha1.CablePolicies).Status = status
 		},
 		MaxSize:      maxSize,
 		SizeVariable: admissionv1.Variable{Name: "policySize", Expression: optional("object", "spec", sizeOfRules)},

@@ -29,9 +29,7 @@ func TestKindsAreComplete(t *testing.T) {
 		require.Equal(t, kube.Resource(gvk), k.Resource)
 
 		require.True(t, (k.Named == nil) != (k.Free == nil), "%s goes one way", k.Name)
-		if k.Free != nil {
-			require.Equal(t, k.Free.Status == nil, k.Free.SetStatus == nil, k.Name)
-		}
+		require.Equal(t, k.Status == nil, k.SetStatus == nil, k.Name)
 		require.NotEmpty(t, k.Noun, k.Name)
 		require.NotEmpty(t, k.Verbs, k.Name)
 		require.NotEmpty(t, k.SizeVariable.Expression, k.Name)
@@ -69,16 +67,16 @@ func lenOf(t *testing.T, list client.ObjectList) int {
 	return n
 }
 
-// A cluster among few exports as many policies as one may have, without joining again.
-func TestFewClustersGetManyPolicies(t *testing.T) {
+// Of a cluster among few, as many policies, and pages of exported Services, have a place as hardly any cluster
+// has, so that it need not join again.
+func TestFewClustersGetMany(t *testing.T) {
+	most := map[string]int{"cablepolicies": 8, "clusters": 1, "endpoints": 4, "exportedservices": 16}
 	for _, k := range exchange.Kinds() {
-		if k.Free == nil {
-			continue
-		}
+		want := most[k.Resource]
 		for joined := range 32 {
-			n, needed := k.ReservedFor(0, joined*8, brokertest.Grant("east"))
-			require.Equal(t, 8, n)
-			require.Equal(t, 1, needed)
+			n, needed := k.ReservedFor(0, joined*want, brokertest.Grant("east"))
+			require.Equal(t, want, n, k.Resource)
+			require.Equal(t, 1, needed, k.Resource)
 		}
 	}
 }
@@ -87,7 +85,7 @@ func TestFewClustersGetManyPolicies(t *testing.T) {
 func TestReservedFor(t *testing.T) {
 	for _, k := range exchange.Kinds() {
 		stored, least := 0, k.Reserved
-		if k.Free != nil {
+		if k.Counted() {
 			least = 2 * k.Reserved
 		}
 		for i := range 1000 {

@@ -26,6 +26,7 @@ type namedPlan struct {
 	// surplus are the names of the objects that are not published because others come first: see Named.Spare.
 	surplus map[string]bool
 	found   map[string]*source // what other clusters publish
+	shares  map[string]*share  // what becomes of the objects of this cluster; empty for kinds without a status
 }
 
 // source is the objects of one name of another cluster, in all clustersets. The copy has the
@@ -39,7 +40,7 @@ type source struct {
 }
 
 func planNamed(of kindPlan) {
-	p := &namedPlan{kindPlan: of, here: map[string]client.Object{}, ours: map[string]client.Object{}, surplus: map[string]bool{}, found: map[string]*source{}}
+	p := &namedPlan{kindPlan: of, here: map[string]client.Object{}, ours: map[string]client.Object{}, surplus: map[string]bool{}, found: map[string]*source{}, shares: map[string]*share{}}
 	p.readLocal()
 	for _, set := range p.sets {
 		if set.Known {
@@ -48,14 +49,40 @@ func planNamed(of kindPlan) {
 	}
 	p.limit()
 	p.copyHere()
-	if p.judge.left == 0 {
+	switch {
+	case p.judge.left > 0:
+		p.refuseLeft()
+	case len(p.sets) == 0:
+		for _, s := range p.shares {
+			s.refuse(reasonNoSet, "this cluster is in no clusterset: let the administrator of the broker add it with subctl clusterset add")
+		}
+	default:
 		p.publish()
-		return
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.shares)) {
+		if s := p.shares[name]; s.reason != "" || !s.unknown || len(s.last.Conditions) == 0 { // else it is as it was
+			p.report(s)
+		}
+	}
+}
+
+// refuseLeft refuses the objects of a cluster that has left.
+func (p *namedPlan) refuseLeft() {
 	for _, name := range slices.Sorted(maps.Keys(p.ours)) {
 		if p.kind.Named.HasGrant { // once
 			p.refuse(p.ours[name], true, "%s", p.judge.hasLeft())
 		}
+	}
+	for _, s := range p.shares {
+		s.refuse(reasonNoSet, "%s", p.judge.hasLeft())
+	}
+}
+
+// refuseOwn refuses an object of this cluster. reason is that of its condition Shared, if it has a status.
+func (p *namedPlan) refuseOwn(o client.Object, reason, format string, args ...any) {
+	p.refuse(o, true, format, args...)
+	if s := p.shares[o.GetName()]; s != nil {
+		s.refuse(reason, format, args...)
 	}
 }
 
@@ -65,12 +92,15 @@ func (p *namedPlan) readLocal() {
 		if p.isCopy(o) {
 			continue
 		}
+		if p.kind.Status != nil {
+			p.shares[o.GetName()] = newShare(p.kind, o)
+		}
 		reason := p.kind.flaw(o, p.ClusterID)
 		if reason == "" && p.judge.own.Serial > 0 {
 			reason = p.exceedsOwn(o)
 		}
 		if reason != "" {
-			p.refuse(o, true, "%s", reason)
+			p.refuseOwn(o, reasonMistake, "%s", reason)
 			continue
 		}
 		p.ours[o.GetName()] = o

@@ -185,10 +185,10 @@ func (k *Kind) MadeBy(id string, o client.Object) bool {
 		return true
 	case k.Named != nil:
 		return k.Named.Names.Owns(id, o.GetName())
-	case k.Free.Status == nil:
+	case k.Status == nil:
 		return false
 	}
-	status := k.Free.Status(o)
+	status := k.Status(o)
 	return len(status.Sets)+len(status.Conditions) > 0
 }
 

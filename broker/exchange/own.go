@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,6 +57,12 @@ func (p *namedPlan) publish() {
 			for _, o := range spare[set.Name] {
 				p.delete(set.Name, o)
 			}
+		} else {
+			for name := range wants {
+				if s := p.shares[name]; s != nil {
+					s.unread(set.Name)
+				}
+			}
 		}
 	}
 }
@@ -87,7 +94,7 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]c
 			inSpare++
 		}
 	}
-	for _, name := range p.spareLast(slices.Sorted(maps.Keys(wants))) {
+	for _, name := range p.spareLast(slices.SortedFunc(maps.Keys(wants), byNumber)) {
 		want := wants[name]
 		slot, ok := slots.of(there[name])
 		switch {
@@ -95,7 +102,9 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]c
 			continue
 		case !ok:
 			if lacking++; !emptying && lacking > inSpare {
-				p.refuse(p.ours[name], true, "%s", slots.none())
+				p.refuseOwn(p.ours[name], reasonTooMany, "%s", slots.none())
+			} else if s := p.shares[name]; s != nil {
+				s.behind = true
 			}
 			continue
 		case lacking > 0 && p.isSpare(name) && there[name] != nil:
@@ -109,9 +118,14 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]c
 				signed = latest[name]
 			}
 		}
+		if s := p.shares[name]; s != nil && there[name] != nil {
+			s.found(set.Name, signed != nil)
+		} else if s != nil {
+			s.behind = true
+		}
 		annotations, err := p.signed(want, "", signed)
 		if err != nil {
-			p.refuse(p.ours[name], true, "%v", err)
+			p.refuseOwn(p.ours[name], reasonMistake, "%v", err)
 			continue
 		}
 		if p.kind.Named.HasGrant {
@@ -146,10 +160,16 @@ func (p *namedPlan) allowed(onBroker map[string]bool) []string {
 	over := p.spareLast(first)[most:]
 	for _, name := range over {
 		if p.surplus[name] = p.isSpare(name); !p.surplus[name] {
-			p.refuse(p.ours[name], true, "%s", why)
+			p.refuseOwn(p.ours[name], reasonTooMany, "%s", why)
 		}
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(over, name) })
+}
+
+// byNumber sorts names. Of names that differ in the number at their end, such as those of pages, the lowest
+// number comes first.
+func byNumber(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 // isSpare reports whether an object of this cluster gives way to the others: see Named.Spare.

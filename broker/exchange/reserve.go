@@ -90,14 +90,15 @@ func (t Table) blankExpression(of func(*Kind) bool) string {
 
 // shares is the number of parts of what is free of a quota, one of which a cluster gets when it
 // joins, so that 1,000 clusters fit: of 2,000 cable policies, the first 32 clusters get eight each
-// (see share), the next 200 four or three, and the last 550 one each.
+// (see share), the next 200 four or three, and the last 550 one each. Of 4,000 pages of exported Services,
+// the first 32 clusters get 16 each.
 const shares = 550
 
 // share returns how many objects a cluster gets that joins while the clusterset holds stored of them. A member exports
-// policies without joining again, as many as it has slots: while few clusters have joined, each gets
-// twice as many. Only kinds whose names people choose are worth that: gateways are counted when joining.
+// policies and Services without joining again, as many as it has slots for: while few clusters have joined, each gets
+// twice as many. Gateways are few, and join knows how many there are.
 func (k *Kind) share(stored int) int {
-	if k.Free != nil && stored < k.Quota/8 {
+	if k.Counted() && stored < k.Quota/8 {
 		return min(k.PerCluster, 2*k.Reserved)
 	}
 	return min(k.Reserved, (k.Quota-stored+shares-1)/shares)

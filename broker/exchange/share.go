@@ -18,17 +18,17 @@ import (
 // Reasons of the condition Shared. All except the first come with status False.
 const (
 	reasonShared      = "Shared"
-	reasonPending     = "Pending"
+	reasonPending     = v1alpha1.ReasonPending
 	reasonNameTaken   = "NameTaken"
 	reasonInvalidName = "InvalidName"
 	reasonTooLarge    = "TooLarge"
 	reasonMistake     = "Mistake"
-	reasonTooMany     = "TooMany"
+	reasonTooMany     = v1alpha1.ReasonTooMany
 	reasonNoSet       = "NotInClusterSet"
 	reasonBrokerOnly  = "BrokerOnly"
 )
 
-// share is the state of an object that was made here. Its kind is Free.
+// share is the state of an object that was made here. Its kind is Free, or has a status.
 type share struct {
 	kind            *Kind
 	object          client.Object
@@ -39,12 +39,13 @@ type share struct {
 	sets            []string      // the clustersets that have it
 	inForce         client.Object // with the fields that are in force; nil if the broker was not seen to hold it
 	behind          bool          // some clustersets do not have yet what they should
+	unknown         bool          // some clustersets are not known
 }
 
 func newShare(k *Kind, o client.Object) *share {
 	s := &share{kind: k, object: o}
-	if k.Free.Status != nil {
-		s.last = k.Free.Status(o)
+	if k.Status != nil {
+		s.last = k.Status(o)
 	}
 	return s
 }
@@ -56,6 +57,7 @@ func (s *share) refuse(reason, format string, args ...any) {
 // unread assumes that a clusterset which is not known has what it had last.
 func (s *share) unread(set string) {
 	s.behind = true
+	s.unknown = true
 	if slices.Contains(s.last.Sets, set) {
 		s.sets = append(s.sets, set)
 	}
@@ -104,6 +106,12 @@ func (s *share) share(set string, want, have client.Object) {
 	}
 }
 
+// found notes that a clusterset has the object, and whether it is as it should be.
+func (s *share) found(set string, current bool) {
+	s.sets = append(s.sets, set)
+	s.behind = s.behind || !current
+}
+
 // isNew reports whether the object's status does not have the clustersets and the fields
 // in force yet.
 func (s *share) isNew() bool {
@@ -116,13 +124,9 @@ func (s *share) isNew() bool {
 	return !slices.Equal(s.sets, s.last.Sets) || !s.kind.sameFields(fields(s.inForce), fields(s.last.InForce))
 }
 
-// report refuses an object that is not shared as it is, and writes its status if that has
-// changed.
-func (p *freePlan) report(s *share) {
-	if s.reason != "" {
-		p.refuse(s.object, true, "%s", s.message)
-	}
-	if s.kind.Free.Status == nil {
+// report writes the status of an object if it has changed.
+func (p *kindPlan) report(s *share) {
+	if s.kind.Status == nil {
 		return
 	}
 	if s.inForce == nil && len(s.sets) > 0 {
@@ -142,7 +146,7 @@ func (p *freePlan) report(s *share) {
 	out.SetName(s.object.GetName())
 	out.SetNamespace(s.object.GetNamespace())
 	out.SetUID(s.object.GetUID())
-	s.kind.Free.SetStatus(out, Shared{Sets: s.sets, InForce: s.inForce, Conditions: []metav1.Condition{now}})
+	s.kind.SetStatus(out, Shared{Sets: s.sets, InForce: s.inForce, Conditions: []metav1.Condition{now}})
 	w := Write{Op: Report, Object: out, kind: s.kind}
 	if isNews(last, now) {
 		w.news = &now

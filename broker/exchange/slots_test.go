@@ -197,6 +197,74 @@ func TestReservedSlots(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(stored(writes)), "create east.7")
 }
 
+// A page reports whether the broker has it, in all clustersets.
+func TestSharedPages(t *testing.T) {
+	local := func(n int, conditions ...metav1.Condition) client.Object {
+		p := brokertest.Page(here, "east", n)
+		p.Labels, p.Annotations, p.Generation, p.UID = nil, nil, 7, "uid"
+		p.Status.Conditions = conditions
+		if len(conditions) > 0 && conditions[0].Status == metav1.ConditionTrue {
+			p.Status.ClusterSets = []string{"default"}
+		}
+		return p
+	}
+	condition := func(status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: "Shared", Status: status, Reason: reason, Message: "m", ObservedGeneration: 6}
+	}
+	yes, full := condition(metav1.ConditionTrue, "Shared"), condition(metav1.ConditionFalse, "TooMany")
+	there := func(n int) client.Object {
+		return inSlot(exchange.SlotName("east", n), brokertest.Page("x", "east", n))
+	}
+	changed := with(there(0), func(o client.Object) { o.(*v1alpha1.ExportedServices).Spec.Services[0].Ready = false })
+	reserving := func(s exchange.SetSnapshot, reserved ...string) exchange.SetSnapshot {
+		s.Reserved = map[string]types.UID{}
+		for _, name := range reserved {
+			s.Reserved["exportedservices/"+name] = ""
+		}
+		return s
+	}
+	const none = "exportedservices reserved for this cluster in clusterset default: 2, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has"
+	mistaken := with(local(0), func(o client.Object) { o.(*v1alpha1.ExportedServices).Spec.Services[0].Namespace = "kube-system" })
+	for what, test := range map[string]struct {
+		local objects
+		sets  []exchange.SetSnapshot
+		want  []string
+	}{
+		"new":                       {objects{local(0)}, []exchange.SetSnapshot{reserving(set("default"), "east.0")}, []string{"east-services-0: False Pending in []: it is not on the broker yet in every clusterset that it is for"}},
+		"on the broker":             {objects{local(0)}, []exchange.SetSnapshot{reserving(set("default", there(0)))}, []string{"east-services-0: True Shared in [default]: it is on the broker in clusterset default"}},
+		"changes":                   {objects{local(0, yes)}, []exchange.SetSnapshot{reserving(set("default", changed))}, nil},
+		"in one of two clustersets": {objects{local(0, yes)}, []exchange.SetSnapshot{reserving(set("default", there(0))), reserving(set("lab"), "east.0")}, nil},
+		"no place for the last of them, by number": {
+			objects{local(2), local(10)},
+			[]exchange.SetSnapshot{reserving(set("default", there(0)), "east.1")},
+			[]string{"east-services-10: False TooMany in []: " + none, "east-services-2: False Pending in []: it is not on the broker yet in every clusterset that it is for"},
+		},
+		"got a place":                        {objects{local(0, full)}, []exchange.SetSnapshot{reserving(set("default", there(0)))}, []string{"east-services-0: True Shared in [default]: it is on the broker in clusterset default"}},
+		"the broker is not known":            {objects{local(0, yes)}, []exchange.SetSnapshot{unread("default")}, nil},
+		"nor was there a place":              {objects{local(0, full)}, []exchange.SetSnapshot{unread("default")}, nil},
+		"new, and the broker is not known":   {objects{local(0)}, []exchange.SetSnapshot{unread("default")}, []string{"east-services-0: False Pending in []: it is not on the broker yet in every clusterset that it is for"}},
+		"in no clusterset":                   {objects{local(0, yes)}, nil, []string{"east-services-0: False NotInClusterSet in []: this cluster is in no clusterset: let the administrator of the broker add it with subctl clusterset add"}},
+		"more than its grant":                {objects{mistaken}, []exchange.SetSnapshot{reserving(set("default"), "east.0")}, []string{"east-services-0: False Mistake in []: "}},
+		"a copy, whatever its status claims": {objects{with(copied(brokertest.Page("x", "west", 0), "default"), func(o client.Object) { o.(*v1alpha1.ExportedServices).Status.Conditions = []metav1.Condition{yes} })}, []exchange.SetSnapshot{set("default", brokertest.Page("x", "west", 0))}, nil},
+	} {
+		writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: test.local, Sets: test.sets})
+		var got []string
+		for _, w := range writes {
+			if p, ok := w.Object.(*v1alpha1.ExportedServices); ok && w.Op == exchange.Report {
+				require.Len(t, p.Status.Conditions, 1)
+				c := p.Status.Conditions[0]
+				require.Equal(t, v1alpha1.ConditionShared, c.Type)
+				require.EqualValues(t, 7, c.ObservedGeneration)
+				got = append(got, fmt.Sprintf("%s: %s %s in %v: %s", p.Name, c.Status, c.Reason, p.Status.ClusterSets, c.Message))
+			}
+		}
+		require.Len(t, got, len(test.want), "%s: %v", what, got)
+		for i, text := range test.want {
+			require.Contains(t, got[i], text, what)
+		}
+	}
+}
+
 // The holder of a join file makes an empty object whose owner does not exist: what is published there would be
 // deleted with it. Somebody makes an object of the cluster outside its slots: the cluster cannot change it.
 func TestHostileReservedSlots(t *testing.T) {

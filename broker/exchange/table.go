@@ -72,7 +72,7 @@ func (t Table) Rules(verbs []string, more ...schema.GroupResource) []rbacv1.Poli
 func (t Table) ReportRules() []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, k := range t {
-		if k.Free != nil && k.Free.Status != nil {
+		if k.Status != nil {
 			rules = allow(rules, schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource + "/status"}, []string{"patch"})
 		}
 	}

@@ -146,7 +146,7 @@ func doHere(ctx context.Context, c client.Client, w Write, obj client.Object) er
 	case Update:
 		return c.Update(ctx, obj, client.FieldOwner(fieldOwner))
 	case Report:
-		conditions := w.kind.Free.Status(obj).Conditions // of obj, not copies
+		conditions := w.kind.Status(obj).Conditions // of obj, not copies
 		for i := range conditions {
 			if conditions[i].LastTransitionTime.IsZero() {
 				conditions[i].LastTransitionTime = metav1.Now()

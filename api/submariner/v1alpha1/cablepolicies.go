@@ -167,8 +167,17 @@ type CablePoliciesStatus struct {
 const (
 	// ConditionAccepted is true if the policy is valid.
 	ConditionAccepted = "Accepted"
-	// ConditionShared is true if the broker holds the observed generation.
+	// ConditionShared is true if the broker holds the observed generation. Pages of exported Services
+	// have it, too.
 	ConditionShared = "Shared"
+)
+
+// Reasons of the condition Shared, if it is false, for which agents look.
+const (
+	// ReasonPending means that the broker is to have the object soon.
+	ReasonPending = "Pending"
+	// ReasonTooMany means that the broker has no place for the object.
+	ReasonTooMany = "TooMany"
 )
 
 // ClusterSets returns the clustersets in which the policy is in force, sorted: the

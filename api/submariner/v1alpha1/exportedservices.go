@@ -15,15 +15,36 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=exportedservices,singular=exportedservices
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterID`
 // +kubebuilder:printcolumn:name="Pages",type=integer,JSONPath=`.spec.pages`
+// +kubebuilder:printcolumn:name="Shared",type=string,JSONPath=`.status.conditions[?(@.type=="Shared")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ExportedServices struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec ExportedServicesSpec `json:"spec"`
+	// Status is written by the speaker of the cluster whose page it is; copies have none.
+	// +optional
+	Status ExportedServicesStatus `json:"status,omitempty"`
 }
+
+// ExportedServicesStatus reports whether a page is on the broker.
+type ExportedServicesStatus struct {
+	// ClusterSets lists the clustersets in which the broker has the page, sorted.
+	// +optional
+	// +kubebuilder:validation:MaxItems=2048
+	ClusterSets []string `json:"clusterSets,omitempty"`
+	// Conditions is Shared: whether the broker has the observed generation, in all clustersets.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// GetConditions returns the conditions in the status.
+func (p *ExportedServices) GetConditions() []metav1.Condition { return p.Status.Conditions }
 
 // The bounds of pages and their records, which the schema has, too.
 const (
