@@ -185,6 +185,15 @@ func TestAgentExports(t *testing.T) {
 		func(p *v1alpha1.ExportedServices) bool { return len(p.Spec.Services) == 1 && p.Spec.Services[0].Ready })
 	require.Equal(t, db.Spec.ClusterIP, page.Spec.Services[0].Address)
 	require.Equal(t, "10.111.0.9", page.Spec.Services[0].Endpoints[0].Pods[0].IP)
+	waits := has(w, export, "shop", "db", func(e *mcsv1alpha1.ServiceExport) bool {
+		return meta.IsStatusConditionFalse(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady))
+	})
+	require.Contains(t, fmt.Sprint(waits.Status.Conditions), "until the gateway of this cluster publishes west-services-0")
+	page.Status.Conditions = []metav1.Condition{{ // as the speaker does
+		Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue, Reason: "Shared",
+		ObservedGeneration: page.Generation, LastTransitionTime: metav1.Now(),
+	}}
+	require.NoError(t, w.Status().Update(t.Context(), page))
 	has(w, export, "shop", "db", func(e *mcsv1alpha1.ServiceExport) bool {
 		return meta.IsStatusConditionTrue(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady)) &&
 			meta.IsStatusConditionFalse(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionConflict))

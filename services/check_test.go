@@ -222,6 +222,8 @@ func TestHostileLabelsControlNothing(t *testing.T) {
 		"external-dns.alpha.kubernetes.io/target": "a",
 		"gateway.networking.k8s.io/x":             "a",
 		"submariner.io/direct":                    "true",
+		"argocd.argoproj.io/instance":             "a",
+		"argocd.argoproj.io/tracking-id":          "a",
 		submarinerv1.ManagedByLabel:               "somebody",
 		"multicluster.kubernetes.io/service-name": "other",
 		"service.kubernetes.io/headless":          "a",

@@ -22,6 +22,8 @@ const (
 	// ReasonNamespaceNotGranted means that the grant of the cluster does not allow exports from the
 	// namespace.
 	ReasonNamespaceNotGranted = "NamespaceNotGranted"
+	// ReasonNoPlaceOnBroker means that the broker has no place for the page with the record.
+	ReasonNoPlaceOnBroker = "NoPlaceOnBroker"
 	// ReasonTooManyExports means that the record has no room in the pages of the cluster.
 	ReasonTooManyExports = "TooManyExports"
 )
@@ -109,10 +111,13 @@ var noRoom = obstacle{false, ReasonTooManyExports, fmt.Sprintf(
 		"export fewer Services, or with fewer labels and annotations", v1alpha1.MaxExportPages, usualPage>>10)}
 
 // Conclude adds to the conditions of exports what is known only after all clusters' exports are: the
-// conflicts that Import has found, and which records Pages has left out.
+// conflicts that Import has found, which records Pages has left out, and which are not on the broker
+// yet, by the pages that the cluster has.
 func Conclude(
 	exported []Exported, conflicts map[types.NamespacedName]Conflict, left []types.NamespacedName,
+	pages []*v1alpha1.ExportedServices,
 ) {
+	with := pagesByRecord(pages)
 	out := make(map[types.NamespacedName]bool, len(left))
 	for _, key := range left {
 		out[key] = true
@@ -123,8 +128,13 @@ func Conclude(
 		for i := range e.Conditions {
 			switch c := &e.Conditions[i]; c.Type {
 			case string(mcsv1alpha1.ServiceExportConditionReady), ConditionPublished:
+				if c.Status != metav1.ConditionTrue {
+					continue
+				}
 				if out[key] {
 					noRoom.deny(c)
+				} else if no := unpublished(with[key], isTrue(e.Export, c.Type)); no != nil {
+					no.deny(c)
 				}
 			case string(mcsv1alpha1.ServiceExportConditionConflict):
 				if len(conflict.Reasons) > 0 {
@@ -152,7 +162,7 @@ func droppedKeys(keys []string) string {
 		texts[i] = fmt.Sprintf("%q", words.Clip(key, maxKeyText))
 	}
 	return fmt.Sprintf("exportedLabels and exportedAnnotations that are not exported, as they are invalid, "+
-		"reserved for Kubernetes or Submariner, or more than %d or %d KiB in all: %s",
+		"have a prefix, by which they could control software of other clusters, or are more than %d or %d KiB in all: %s",
 		maxKeys, maxKeysSize>>10, words.List(texts))
 }
 

@@ -55,12 +55,36 @@ var properties = []property{
 		func(r *v1alpha1.ExportedService) string { return "internalTrafficPolicy " + trafficPolicy(r) },
 	},
 	{
+		ReasonSpreadConflict,
+		func(a, b *v1alpha1.ExportedService) bool { return a.Spread == b.Spread },
+		func(r *v1alpha1.ExportedService) string { return annotated(v1alpha1.SpreadAnnotation, r.Spread) },
+	},
+	{
+		ReasonDirectConflict,
+		func(a, b *v1alpha1.ExportedService) bool { return a.Direct == b.Direct },
+		func(r *v1alpha1.ExportedService) string { return annotated(v1alpha1.DirectAnnotation, r.Direct) },
+	},
+	{
 		mcsv1alpha1.ServiceExportReasonTrafficDistributionConflict,
 		func(a, b *v1alpha1.ExportedService) bool { return a.TrafficDistribution == b.TrafficDistribution },
 		func(r *v1alpha1.ExportedService) string {
 			return "trafficDistribution " + cmp.Or(r.TrafficDistribution, "unset")
 		},
 	},
+}
+
+// Reasons of the condition Conflict that the API does not have: exporters disagree on an annotation of ours.
+const (
+	ReasonSpreadConflict mcsv1alpha1.ServiceExportConditionReason = "SpreadConflict"
+	ReasonDirectConflict mcsv1alpha1.ServiceExportConditionReason = "DirectConflict"
+)
+
+// annotated returns whether a ServiceExport has an annotation, as text.
+func annotated(annotation string, on bool) string {
+	if on {
+		return "with annotation " + annotation
+	}
+	return "without annotation " + annotation
 }
 
 // typeConflict is the property that decides which exporters are imported.

@@ -23,6 +23,14 @@ const (
 	maxReaders = 50
 )
 
+// A record without pods gets them again when the Service is well within the bounds. Otherwise each change of a
+// Service at a bound would be a write, and would end connections.
+const (
+	fewPods    = 48
+	fewReaders = 40
+	fewBytes   = maxRecord * 3 / 4
+)
+
 // maxEndpoints is the maximum number of endpoints of a headless Service.
 const maxEndpoints = v1alpha1.MaxExportedPods
 
@@ -30,10 +38,11 @@ const maxEndpoints = v1alpha1.MaxExportedPods
 // name.
 func Export(s Source) []Exported {
 	x := exporter{
-		Source:   s,
-		services: make(map[types.NamespacedName]*corev1.Service, len(s.Exports)),
-		slices:   make(map[types.NamespacedName][]*discoveryv1.EndpointSlice, len(s.Exports)),
-		ingress:  newIngress(s),
+		Source:    s,
+		services:  make(map[types.NamespacedName]*corev1.Service, len(s.Exports)),
+		slices:    make(map[types.NamespacedName][]*discoveryv1.EndpointSlice, len(s.Exports)),
+		ingress:   newIngress(s),
+		byAddress: publishedByAddress(s.Published),
 	}
 	for _, e := range s.Exports {
 		x.services[keyOf(e)] = nil
@@ -64,6 +73,22 @@ type exporter struct {
 	services map[types.NamespacedName]*corev1.Service
 	slices   map[types.NamespacedName][]*discoveryv1.EndpointSlice
 	ingress  ingress
+	// byAddress are the Services whose published records have no pods, although some are ready.
+	byAddress map[types.NamespacedName]bool
+}
+
+// publishedByAddress returns the Services whose records in pages have no pods, although some are ready.
+func publishedByAddress(pages []*v1alpha1.ExportedServices) map[types.NamespacedName]bool {
+	out := map[types.NamespacedName]bool{}
+	for _, page := range pages {
+		for n := range page.Spec.Services {
+			r := &page.Spec.Services[n]
+			if r.Ready && !r.Headless && len(r.Endpoints) == 0 {
+				out[nameOf(r)] = true
+			}
+		}
+	}
+	return out
 }
 
 func keyOf(o metav1.Object) types.NamespacedName {
@@ -256,7 +281,11 @@ func (x *exporter) flat(r *v1alpha1.ExportedService, s *corev1.Service, all []en
 		}
 	default:
 		r.Ready = anyReady(all)
-		if len(foreign) > 0 || x.Readers > maxReaders || len(publish(r, own)) > 0 {
+		pods, readers, size := maxPods, maxReaders, maxRecord
+		if x.byAddress[nameOf(r)] {
+			pods, readers, size = fewPods, fewReaders, fewBytes
+		}
+		if len(foreign) > 0 || x.Readers > readers || len(own) > pods || len(publish(r, own)) > 0 || jsonSize(r) > size {
 			r.Endpoints = nil // its address leads to all of them
 		}
 	}

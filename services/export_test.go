@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
@@ -501,7 +502,7 @@ func TestExportProperties(t *testing.T) {
 	s.Exports[0].Annotations = map[string]string{v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}
 	s.Exports[0].Labels = map[string]string{"team": "of the export"}
 	s.Exports[0].Spec.ExportedLabels = map[string]string{"tier": "front"}
-	s.Exports[0].Spec.ExportedAnnotations = map[string]string{"example.com/doc": "see <wiki>"}
+	s.Exports[0].Spec.ExportedAnnotations = map[string]string{"doc": "see <wiki>"}
 	s.Services[0].Labels = map[string]string{"team": "of the Service"}
 	spec := &s.Services[0].Spec
 	spec.Ports = []corev1.ServicePort{
@@ -529,7 +530,7 @@ func TestExportProperties(t *testing.T) {
 		InternalTrafficPolicy: "Cluster",
 		TrafficDistribution:   "PreferClose",
 		Labels:                map[string]string{"tier": "front"},
-		Annotations:           map[string]string{"example.com/doc": "see <wiki>"},
+		Annotations:           map[string]string{"doc": "see <wiki>"},
 		Spread:                true,
 		Direct:                true,
 		Address:               "10.96.0.10",
@@ -570,11 +571,13 @@ func TestConclude(t *testing.T) {
 	other := types.NamespacedName{Namespace: "shop", Name: "db"}
 	conflict := Conflict{Reasons: []string{"PortConflict", "TypeConflict"}, Message: "west has port 81"}
 
+	shared := []*v1alpha1.ExportedServices{sharedPage(0, 1, 2, metav1.ConditionTrue, "Shared")}
+
 	e := only(t, shop())
-	Conclude([]Exported{e}, map[types.NamespacedName]Conflict{other: conflict}, []types.NamespacedName{other})
+	Conclude([]Exported{e}, map[types.NamespacedName]Conflict{other: conflict}, []types.NamespacedName{other}, shared)
 	require.Equal(t, exportedText, conditionsText(e.Conditions))
 
-	Conclude([]Exported{e}, map[types.NamespacedName]Conflict{key: conflict}, []types.NamespacedName{key})
+	Conclude([]Exported{e}, map[types.NamespacedName]Conflict{key: conflict}, []types.NamespacedName{key}, shared)
 	require.Equal(t, "Valid=True Valid, Ready=False TooManyExports, Conflict=True PortConflict,TypeConflict",
 		conditionsText(e.Conditions))
 	require.Contains(t, e.Conditions[1].Message, "64 pages of 12 KiB")
@@ -585,6 +588,143 @@ func TestConclude(t *testing.T) {
 	global(s)
 	s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.5"))
 	e = only(t, s)
-	Conclude([]Exported{e}, nil, []types.NamespacedName{key})
+	Conclude([]Exported{e}, nil, []types.NamespacedName{key}, shared)
 	require.Equal(t, "Published=False TooManyExports, Conflict=False NoConflicts", conditionsText(e.Conditions))
+}
+
+// A Service at a bound does not change between pods and its address with each pod: it gets pods again when it is well
+// within the bounds.
+func TestPodsAgain(t *testing.T) {
+	published := []*v1alpha1.ExportedServices{{}}
+	for _, step := range []struct {
+		pods, readers int
+		byAddress     bool
+	}{
+		{pods: 60, readers: 50}, {pods: 64, readers: 50}, {pods: 65, readers: 50, byAddress: true},
+		{pods: 64, readers: 3, byAddress: true}, {pods: 49, readers: 3, byAddress: true}, {pods: 48, readers: 3},
+		{pods: 64, readers: 50}, {pods: 2, readers: 51, byAddress: true}, {pods: 2, readers: 50, byAddress: true},
+		{pods: 2, readers: 41, byAddress: true}, {pods: 2, readers: 40}, {pods: 2, readers: 50},
+		{pods: 0, readers: 3, byAddress: true}, {pods: 64, readers: 50},
+	} {
+		s := shop()
+		var endpoints []string
+		for i := range step.pods {
+			endpoints = append(endpoints, fmt.Sprintf("10.244.1.%d", i+1))
+		}
+		s.Slices[0] = sliceOf("web", "http:8080", endpoints...)
+		s.Readers = step.readers
+		s.Published = published
+		r := only(t, s).Record
+		require.Equal(t, step.byAddress, len(r.Endpoints) == 0, "%+v", step)
+		published[0].Spec.Services = []v1alpha1.ExportedService{*r}
+	}
+}
+
+// sharedPage returns a page of generation 2 with the record of Service web, whose condition Shared has these values; without
+// a status, it has no such condition.
+func sharedPage(n, pages int, observed int64, status metav1.ConditionStatus, reason string) *v1alpha1.ExportedServices {
+	page := &v1alpha1.ExportedServices{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExportedServicesName("east", n), Generation: 2},
+		Spec: v1alpha1.ExportedServicesSpec{
+			ClusterID: "east", Pages: pages, Services: []v1alpha1.ExportedService{{Namespace: "shop", Name: "web"}},
+		},
+	}
+	if status != "" {
+		page.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionShared, Status: status, Reason: reason, Message: "why", ObservedGeneration: observed,
+		}}
+	}
+	return page
+}
+
+// An export is Ready once the broker has its page, and not before; in a cluster with a global network it is Published.
+func TestReadyWhenOnTheBroker(t *testing.T) {
+	const pendingText = "Pending waiting until the broker has east-services-3: if that lasts, see subctl show gateways"
+	type list = []*v1alpha1.ExportedServices
+	for name, test := range map[string]struct {
+		pages list
+		was   bool // Ready before
+		want  string
+	}{
+		"no page":                                {want: "Pending waiting until a page of exported Services has it"},
+		"not reported":                           {pages: list{sharedPage(3, 4, 0, "", "")}, want: "Pending waiting until the gateway of this cluster publishes east-services-3: if that lasts, see subctl show gateways"},
+		"on its way":                             {pages: list{sharedPage(3, 4, 1, metav1.ConditionFalse, "Pending")}, want: pendingText},
+		"added to a page on the broker":          {pages: list{sharedPage(3, 4, 1, metav1.ConditionTrue, "Shared")}, want: pendingText},
+		"on the broker":                          {pages: list{sharedPage(3, 4, 2, metav1.ConditionTrue, "Shared")}},
+		"its page changes":                       {pages: list{sharedPage(3, 4, 1, metav1.ConditionTrue, "Shared")}, was: true},
+		"on its way to a clusterset":             {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Pending")}, was: true, want: pendingText},
+		"no place":                               {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany")}, was: true, want: "NoPlaceOnBroker other clusters do not read it, as the broker has no place for east-services-3: why"},
+		"refused":                                {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Mistake")}, want: "Failed other clusters do not read it, as east-services-3 is not published: why"},
+		"moves to a page without a place":        {pages: list{sharedPage(2, 4, 2, metav1.ConditionTrue, "Shared"), sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany")}},
+		"moves from one without a place to this": {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany"), sharedPage(2, 4, 2, metav1.ConditionTrue, "Shared")}},
+	} {
+		for _, networks := range []string{"flat", "global"} {
+			s, of := shop(), string(mcsv1alpha1.ServiceExportConditionReady)
+			if networks == "global" {
+				global(s)
+				s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.5"))
+				of = ConditionPublished
+			}
+			if test.was {
+				s.Exports[0].Status.Conditions = []metav1.Condition{{Type: of, Status: metav1.ConditionTrue}}
+			}
+			e := only(t, s)
+			Conclude([]Exported{e}, nil, nil, test.pages)
+			c := meta.FindStatusCondition(e.Conditions, of)
+			if test.want == "" {
+				require.Equal(t, metav1.ConditionTrue, c.Status, name)
+				continue
+			}
+			require.Equal(t, metav1.ConditionFalse, c.Status, name)
+			require.Equal(t, test.want, c.Reason+" "+c.Message, name)
+		}
+	}
+}
+
+// What keeps a Service from being exported is reported, whatever is on the broker.
+func TestObstacleBeforePublication(t *testing.T) {
+	s := shop()
+	s.Services[0].Spec.Type = corev1.ServiceTypeExternalName
+	e := only(t, s)
+	before := conditionsText(e.Conditions)
+	Conclude([]Exported{e}, nil, nil, nil)
+	require.Equal(t, before, conditionsText(e.Conditions))
+}
+
+// Pages for which the broker has no place do not count, so that other clusters see the end of what the others export no
+// more.
+func TestPagesWithoutPlace(t *testing.T) {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	var records []v1alpha1.ExportedService
+	for i := range 170 {
+		records = append(records, v1alpha1.ExportedService{
+			Namespace: "shop", Name: fmt.Sprintf("s-%03d", i), Labels: map[string]string{"a": strings.Repeat("x", 250)},
+		})
+	}
+	first, _ := Pages("east", nil, records)
+	require.Len(t, first, 5)
+	states := map[metav1.ConditionStatus]string{yes: "Shared", no: "TooMany", "": ""}
+	for name, test := range map[string]struct {
+		status [5]metav1.ConditionStatus
+		counts [5]int
+	}{
+		"not known":                  {counts: [5]int{5, 5, 5, 5, 5}},
+		"all":                        {[5]metav1.ConditionStatus{yes, yes, yes, yes, yes}, [5]int{5, 5, 5, 5, 5}},
+		"three":                      {[5]metav1.ConditionStatus{yes, yes, yes, no, no}, [5]int{3, 3, 3, 4, 5}},
+		"three, and another is new":  {[5]metav1.ConditionStatus{yes, yes, yes, no, ""}, [5]int{3, 3, 3, 4, 5}},
+		"three, and the next is new": {[5]metav1.ConditionStatus{yes, yes, yes, "", no}, [5]int{4, 4, 4, 4, 5}},
+		"not the first ones":         {[5]metav1.ConditionStatus{yes, no, yes, yes, yes}, [5]int{5, 5, 5, 5, 5}},
+		"none":                       {[5]metav1.ConditionStatus{no, no, no, no, no}, [5]int{5, 5, 5, 5, 5}},
+	} {
+		for n, page := range first {
+			page.Status = sharedPage(n, 5, 2, test.status[n], states[test.status[n]]).Status
+		}
+		var got [5]int
+		pages, left := Pages("east", first, records)
+		require.Empty(t, left)
+		for n, page := range pages {
+			got[n] = page.Spec.Pages
+		}
+		require.Equal(t, test.counts, got, name)
+	}
 }

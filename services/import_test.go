@@ -103,7 +103,7 @@ func TestPropertiesAreCopied(t *testing.T) {
 		r.TrafficDistribution = "PreferClose"
 		r.Ports[0].AppProtocol = "kubernetes.io/h2c"
 		r.Labels = map[string]string{"team": "a"}
-		r.Annotations = map[string]string{"example.com/owner": "b"}
+		r.Annotations = map[string]string{"owner": "b"}
 	}))
 	w.settle()
 	i := w.imported()
@@ -113,7 +113,7 @@ func TestPropertiesAreCopied(t *testing.T) {
 	require.Equal(t, "PreferClose", *i.Spec.TrafficDistribution)
 	require.Equal(t, "kubernetes.io/h2c", *i.Spec.Ports[0].AppProtocol)
 	require.Equal(t, "a", i.Labels["team"])
-	require.Equal(t, "b", i.Annotations["example.com/owner"])
+	require.Equal(t, "b", i.Annotations["owner"])
 	for _, s := range w.services {
 		require.Equal(t, corev1.ServiceAffinityClientIP, s.Spec.SessionAffinity)
 		require.Equal(t, "kubernetes.io/h2c", *s.Spec.Ports[0].AppProtocol)
@@ -126,7 +126,7 @@ func TestPropertiesAreCopied(t *testing.T) {
 	w.export("west", webOf("west"))
 	w.settle()
 	require.NotContains(t, w.imported().Labels, "team")
-	require.NotContains(t, w.imported().Annotations, "example.com/owner")
+	require.NotContains(t, w.imported().Annotations, "owner")
 	require.Equal(t, "by-somebody", w.imported().Labels["added"])
 	require.Nil(t, w.imported().Spec.InternalTrafficPolicy)
 }

@@ -3,6 +3,8 @@ package services
 import (
 	"slices"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
@@ -81,6 +83,50 @@ func (i *importer) keepRecords() {
 			claims[n].record = i.readBack(key, ports[claims[n].cluster])
 		}
 	}
+}
+
+// keptSlices returns the EndpointSlices of a cluster whose page is missing, as far as they change: its endpoints are
+// used, and not used, like those of other clusters. What was not ready is left out of a slice that is withheld, so that
+// its endpoints are as ready as they were when it is not withheld any more.
+func (i *importer) keptSlices(
+	m *merged, c claim, meta sliceMeta, l locality, unreachable bool,
+) (out []*discoveryv1.EndpointSlice) {
+	for _, s := range i.held.slices[m.key] {
+		if !isOurSlice(s) || s.Labels[mcsv1alpha1.LabelSourceCluster] != c.cluster || !hasOwner(s, meta.owner.UID) {
+			continue
+		}
+		withheld := withheldBecause(unreachable, l.withholds(s.Ports))
+		if was := s.Annotations[WithheldAnnotation]; was == withheld {
+			continue
+		} else if was == "" {
+			s = withoutIdle(s)
+		}
+		next := meta.slice(c, 0, withheld)
+		next.Name = s.Name
+		if at := s.Annotations[AddressAnnotation]; at != "" {
+			metav1.SetMetaDataAnnotation(&next.ObjectMeta, AddressAnnotation, at)
+		}
+		next.Ports = s.Ports
+		for _, e := range s.Endpoints {
+			terminating := value(e.Conditions.Terminating)
+			next.Endpoints = append(next.Endpoints, discoveryv1.Endpoint{
+				Addresses: e.Addresses,
+				Conditions: discoveryv1.EndpointConditions{
+					Ready: new(withheld == "" && !terminating), Serving: new(withheld == ""), Terminating: &terminating,
+				},
+				Hostname: e.Hostname, Zone: e.Zone, Hints: e.Hints,
+			})
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+// withoutIdle returns a slice without the endpoints that serve no connections.
+func withoutIdle(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	s = s.DeepCopy()
+	s.Endpoints = slices.DeleteFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return !value(e.Conditions.Serving) })
+	return s
 }
 
 // portsBySource returns the names of the ports in the EndpointSlices of each cluster that has some.

@@ -16,7 +16,7 @@ func TestMissingPages(t *testing.T) {
 		r.Spread = true
 		r.Direct = true
 		r.Labels = map[string]string{"team": "a"}
-		r.Annotations = map[string]string{"example.com/a": "b"}
+		r.Annotations = map[string]string{"a": "b"}
 		r.Ports[0].AppProtocol = "http"
 	}
 	other := named("shop", "other")
@@ -177,4 +177,51 @@ func TestHostileWithheldPage(t *testing.T) {
 	require.Contains(t, w.plan().Refused[0].Reason, "is in no pod or Service network")
 	w.settle()
 	require.Empty(t, w.imports)
+}
+
+// The endpoints of a cluster are not used while it is unreachable, also if a page of it is missing, and are used again as
+// they were; so are those that give way to own ones.
+func TestMissingPagesOfAnUnreachableCluster(t *testing.T) {
+	states := func(r *v1alpha1.ExportedService) {
+		r.Endpoints[0].Pods = []v1alpha1.ExportedEndpoint{
+			{IP: podIP("west", 1)}, {IP: podIP("west", 2), State: v1alpha1.EndpointNotReady},
+			{IP: podIP("west", 3), State: v1alpha1.EndpointServing}, {IP: podIP("west", 4), State: v1alpha1.EndpointTerminating},
+		}
+	}
+	w := newWorld(t)
+	w.publish("west", page("west", 0, 1, webOf("west", states)))
+	w.export("north", webOf("north"))
+	w.settle()
+	w.publish("west", page("west", 1, 2))
+	w.settle()
+	before := w.endpoints("west")
+	require.Len(t, before, 4)
+
+	w.member("west").Unreachable = true
+	w.settle()
+	require.Equal(t, WithheldUnreachable, w.slicesOf("west")[0].Annotations[WithheldAnnotation])
+	require.Equal(t, serviceIP("west"), w.slicesOf("west")[0].Annotations[AddressAnnotation])
+	for _, e := range w.slicesOf("west")[0].Endpoints {
+		require.False(t, *e.Conditions.Ready || *e.Conditions.Serving)
+	}
+	writes := w.writes
+	w.settle()
+	require.Equal(t, writes, w.writes)
+
+	w.member("west").Unreachable = false
+	w.settle()
+	require.Equal(t, []string{before[0], before[2]}, w.endpoints("west"))
+	require.NotContains(t, w.slicesOf("west")[0].Annotations, WithheldAnnotation)
+
+	w.view.Hints = false
+	w.view.Own = []v1alpha1.ExportedService{webOf("east")}
+	w.settle()
+	require.Equal(t, WithheldLocalFirst, w.slicesOf("west")[0].Annotations[WithheldAnnotation])
+	w.view.Own = []v1alpha1.ExportedService{webOf("east", notReady)}
+	w.settle()
+	require.Equal(t, []string{before[0], before[2]}, w.endpoints("west"))
+
+	w.publish("west", page("west", 0, 1, webOf("west", states)))
+	w.settle()
+	require.Len(t, w.endpoints("west"), 4)
 }

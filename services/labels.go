@@ -45,22 +45,10 @@ func importable(labels, annotations map[string]string) (l, a map[string]string, 
 	return l, a, slices.Compact(dropped)
 }
 
-// validKey reports whether a key is valid, and no key with which Kubernetes or Submariner control
-// what an object does.
+// validKey reports whether a key is valid, and controls nothing: Kubernetes and other software, such as Argo CD or
+// external-dns, have a prefix in their keys, and keys without a prefix are the user's.
 func validKey(key string) bool {
-	if len(key) > 2*validation.DNS1123SubdomainMaxLength || len(validation.IsQualifiedName(key)) > 0 {
-		return false
-	}
-	prefix, _, found := strings.Cut(key, "/")
-	if !found {
-		return true
-	}
-	for _, domain := range []string{"kubernetes.io", "k8s.io", "submariner.io", "submariner-io"} {
-		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
-			return false
-		}
-	}
-	return true
+	return !strings.Contains(key, "/") && len(validation.IsQualifiedName(key)) == 0
 }
 
 // jsonSize returns how many bytes of JSON a value takes.

@@ -155,6 +155,14 @@ func TestConflicts(t *testing.T) {
 			func(r *v1alpha1.ExportedService) { r.InternalTrafficPolicy = "Local" }, func(*v1alpha1.ExportedService) {},
 			"internalTrafficPolicy Local; cluster north exports internalTrafficPolicy Cluster",
 		},
+		"SpreadConflict": {
+			func(r *v1alpha1.ExportedService) { r.Spread = true }, func(*v1alpha1.ExportedService) {},
+			"with annotation submariner.io/spread; cluster north exports without annotation submariner.io/spread",
+		},
+		"DirectConflict": {
+			func(*v1alpha1.ExportedService) {}, func(r *v1alpha1.ExportedService) { r.Direct = true },
+			"without annotation submariner.io/direct; cluster north exports with annotation submariner.io/direct",
+		},
 		"TrafficDistributionConflict": {
 			func(*v1alpha1.ExportedService) {}, func(r *v1alpha1.ExportedService) { r.TrafficDistribution = "PreferClose" },
 			"trafficDistribution unset; cluster north exports trafficDistribution PreferClose",

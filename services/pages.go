@@ -26,7 +26,8 @@ const (
 // Pages returns the pages of a cluster with records, given the pages that it has: a record stays in its
 // page, so that few pages change. Oldest exports come first where not all fit; the others are left. A
 // cluster that has ever exported a Service has at least one page, which may be empty: another cluster
-// could otherwise not tell whether its pages are withheld.
+// could otherwise not tell whether its pages are withheld. Pages for which the broker has no place do not
+// count among the pages that each page states: the others are complete without them.
 func Pages(
 	clusterID string, have []*v1alpha1.ExportedServices, records []v1alpha1.ExportedService,
 ) (want []*v1alpha1.ExportedServices, left []types.NamespacedName) {
@@ -63,8 +64,10 @@ func Pages(
 	if some {
 		n = max(n, 1)
 	}
+	readable := placesOf(clusterID, have)
 	for at := range n {
-		want = append(want, newPage(clusterID, at, n, records, packed.pages[at].records))
+		count := min(n, max(readable, at+1))
+		want = append(want, newPage(clusterID, at, count, records, packed.pages[at].records))
 	}
 	return want, left
 }

@@ -55,6 +55,8 @@ type Source struct {
 	Ingress        []*submarinerv1.GlobalIngressIP
 	// PodNetworks and ServiceNetworks are announced to other clusters, and contain what they reach.
 	PodNetworks, ServiceNetworks []netip.Prefix
+	// Published are the pages that the cluster has.
+	Published []*v1alpha1.ExportedServices
 	// Readers is the number of other clusters in the clustersets of this one.
 	Readers int
 	// MayExport reports whether the cluster's grant allows exports from a namespace. Nil allows all.

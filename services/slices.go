@@ -35,7 +35,7 @@ type locality struct {
 // a port that the own cluster does not serve are: it would not be reachable otherwise.
 func (l locality) withholds(ports []discoveryv1.EndpointPort) bool {
 	return len(l.withhold) > 0 &&
-		!slices.ContainsFunc(ports, func(p discoveryv1.EndpointPort) bool { return !l.withhold[*p.Name] })
+		!slices.ContainsFunc(ports, func(p discoveryv1.EndpointPort) bool { return !l.withhold[value(p.Name)] })
 }
 
 // locality returns how to prefer own endpoints. kube-proxy follows hints only if each ready endpoint
@@ -91,7 +91,7 @@ func groupReady(g v1alpha1.ExportedEndpoints) bool {
 	return slices.ContainsFunc(g.Pods, func(p v1alpha1.ExportedEndpoint) bool { return p.State == v1alpha1.EndpointReady })
 }
 
-// wantSlices returns the EndpointSlices of an import, except those that stay as they are.
+// wantSlices returns the EndpointSlices of an import, except those of missing pages that stay as they are.
 //
 // If all other clusters look unreachable, the fault is more likely here: only those that were so before
 // are, unless the own cluster has ready endpoints, which lose nothing by it.
@@ -109,14 +109,15 @@ func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*di
 		}
 	}
 	for _, c := range m.exporters {
+		unreachable := c.unreachable && !keep || before[c.cluster]
 		if c.kept {
+			out = append(out, i.keptSlices(m, c, meta, l, unreachable)...)
 			continue
 		}
 		hints := l.own
 		if !c.own {
 			hints = l.other
 		}
-		unreachable := c.unreachable && !keep || before[c.cluster]
 		n := 0
 		for _, g := range groupsOf(c) {
 			ports := m.endpointPorts(c.record, g.Targets)

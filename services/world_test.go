@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
@@ -219,14 +220,21 @@ func (w *world) clusters() (out []string) {
 	return out
 }
 
-// endpoints returns the endpoints of shop/web of a cluster as text: address, conditions, and port=number.
-func (w *world) endpoints(cluster string) (out []string) {
+// slicesOf returns the EndpointSlices of shop/web of a cluster, by name.
+func (w *world) slicesOf(cluster string) (out []*discoveryv1.EndpointSlice) {
 	for _, key := range slices.SortedFunc(maps.Keys(w.slices), compareNames) {
 		s := w.slices[key]
-		if s.Namespace != web.Namespace || s.Labels[mcsv1alpha1.LabelServiceName] != web.Name ||
-			s.Labels[mcsv1alpha1.LabelSourceCluster] != cluster {
-			continue
+		if s.Namespace == web.Namespace && s.Labels[mcsv1alpha1.LabelServiceName] == web.Name &&
+			s.Labels[mcsv1alpha1.LabelSourceCluster] == cluster {
+			out = append(out, s)
 		}
+	}
+	return out
+}
+
+// endpoints returns the endpoints of shop/web of a cluster as text: address, conditions, and port=number.
+func (w *world) endpoints(cluster string) (out []string) {
+	for _, s := range w.slicesOf(cluster) {
 		for _, e := range s.Endpoints {
 			text := e.Addresses[0]
 			for _, c := range []struct {

@@ -94,7 +94,7 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		ClusterID: spec.ClusterID, Exports: List[*mcsv1alpha1.ServiceExport](s), Services: List[*corev1.Service](s),
 		Slices:         List[*discoveryv1.EndpointSlice](s),
 		GlobalNetworks: own.global, Ingress: List[*submarinerv1.GlobalIngressIP](s),
-		PodNetworks: own.pods, ServiceNetworks: own.services, Readers: len(members),
+		Published: ownPages(s, spec.ClusterID), PodNetworks: own.pods, ServiceNetworks: own.services, Readers: len(members),
 		MayExport: func(namespace string) bool { return trust.MayExport(settings.ExportNamespaces, namespace) },
 	}
 	d.exports = services.Export(source)
@@ -114,7 +114,8 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		}
 	}
 	d.imported = services.Import(view)
-	services.Conclude(d.exports, d.imported.Conflicts, d.paginate(s, spec.ClusterID, records))
+	left := d.paginate(spec.ClusterID, source.Published, records)
+	services.Conclude(d.exports, d.imported.Conflicts, left, source.Published)
 	return nil
 }
 
@@ -140,24 +141,24 @@ func mayImport(settings v1alpha1.ServiceDiscoverySpec, namespace string) bool {
 	return trust.MayExport(nil, namespace) || len(named) > 0 && trust.MayExport(named, namespace)
 }
 
-// paginate puts records into pages, and returns the Services whose records have no room.
+// paginate puts records into pages, given those that the cluster has, and returns the Services whose records have
+// no room.
 func (d *ServicePlan) paginate(
-	s Snapshot, clusterID string, records []v1alpha1.ExportedService,
+	clusterID string, have []*v1alpha1.ExportedServices, records []v1alpha1.ExportedService,
 ) (left []types.NamespacedName) {
-	have := ownPages(s, clusterID)
 	d.pages, left = services.Pages(clusterID, have, records)
 	wanted := map[string]bool{}
 	for _, page := range d.pages {
 		wanted[page.Name] = true
 	}
-	d.spare = slices.DeleteFunc(have, func(page *v1alpha1.ExportedServices) bool { return wanted[page.Name] })
+	d.spare = slices.DeleteFunc(slices.Clone(have), func(page *v1alpha1.ExportedServices) bool { return wanted[page.Name] })
 	return left
 }
 
 // leave ends what the cluster exports and imports. An empty page remains, so that no other cluster takes
 // older pages for the present ones.
 func (d *ServicePlan) leave(s Snapshot, clusterID string) {
-	d.paginate(s, clusterID, nil)
+	d.paginate(clusterID, ownPages(s, clusterID), nil)
 	for _, e := range List[*mcsv1alpha1.ServiceExport](s) {
 		d.exports = append(d.exports, services.Exported{Export: e})
 	}

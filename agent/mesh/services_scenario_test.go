@@ -14,11 +14,13 @@ import (
 	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kubetest"
 	servicesdns "subctl/services/dns"
 )
@@ -44,7 +46,7 @@ func TestServicesScenario(t *testing.T) {
 	}
 	for id, from := range clusters {
 		for _, page := range from.discover(t).Paced {
-			from.put(page.Object)
+			from.put(published(page.Object.(*v1alpha1.ExportedServices)))
 			for _, to := range clusters {
 				if to != from {
 					shared := page.Object.DeepCopyObject().(Object)
@@ -76,6 +78,17 @@ func TestServicesScenario(t *testing.T) {
 	if golden.FlagUpdate() {
 		require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
 	}
+}
+
+// published returns a page as it is once the speaker has published it.
+func published(page *v1alpha1.ExportedServices) *v1alpha1.ExportedServices {
+	page = page.DeepCopy()
+	page.Status.ClusterSets = []string{"default"}
+	page.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue, Reason: "Shared",
+		Message: "it is on the broker in clusterset default", ObservedGeneration: page.Generation,
+	}}
+	return page
 }
 
 func (c *discoveryCluster) snapshot() Snapshot {

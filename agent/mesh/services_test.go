@@ -222,7 +222,37 @@ func TestSlimServicesAreEnough(t *testing.T) {
 		return r.UpdateStatus[0].(*mcsv1alpha1.ServiceExport).Status.Conditions
 	}
 	require.Equal(t, conditions(r), conditions(got))
-	require.True(t, meta.IsStatusConditionTrue(conditions(got), string(mcsv1alpha1.ServiceExportConditionReady)))
+	ready := string(mcsv1alpha1.ServiceExportConditionReady)
+	require.True(t, meta.IsStatusConditionFalse(conditions(got), ready), "the broker does not have it yet")
+
+	page := published(r.Paced[0].Object.(*v1alpha1.ExportedServices))
+	r = discovered(t, NewSnapshot("n1", append(objs, page)...))
+	require.Empty(t, r.Paced)
+	require.True(t, meta.IsStatusConditionTrue(conditions(r), ready))
+	got = discovered(t, NewSnapshot("n1", append(slim, Services().Slim(page))...))
+	require.Equal(t, conditions(r), conditions(got))
+
+	// There is a place for it no more, and then there is.
+	page.Status.Conditions[0].Status, page.Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonTooMany
+	full := discovered(t, NewSnapshot("n1", append(objs, page)...))
+	require.Equal(t, services.ReasonNoPlaceOnBroker, meta.FindStatusCondition(conditions(full), ready).Reason)
+	objs[len(objs)-3] = full.UpdateStatus[0] // the ServiceExport
+	require.Equal(t, conditions(r), conditions(discovered(t, NewSnapshot("n1", append(objs, published(page))...))))
+}
+
+// A copy of another cluster's page that has the name of one of ours, or a status, says nothing about our exports.
+func TestHostileSharedPages(t *testing.T) {
+	objs := append(importing(1), own("db")...)
+	page := published(discovered(t, NewSnapshot("n1", objs...)).Paced[0].Object.(*v1alpha1.ExportedServices))
+	page.Labels = map[string]string{submarinerv1.ClusterIDLabel: "east"}
+	for _, name := range []string{"west-services-0", "east-services-1"} {
+		page.Name = name
+		for _, o := range discovered(t, NewSnapshot("n1", append(objs, page)...)).UpdateStatus {
+			e, is := o.(*mcsv1alpha1.ServiceExport)
+			require.True(t, is)
+			require.True(t, meta.IsStatusConditionFalse(e.Status.Conditions, "Ready"), name)
+		}
+	}
 }
 
 // When the cluster leaves, an empty page remains, and all that is ours is deleted and nothing else.
