@@ -162,7 +162,7 @@ func droppedKeys(keys []string) string {
 		texts[i] = fmt.Sprintf("%q", words.Clip(key, maxKeyText))
 	}
 	return fmt.Sprintf("exportedLabels and exportedAnnotations that are not exported, as they are invalid, "+
-		"have a prefix, by which they could control software of other clusters, or are more than %d or %d KiB in all: %s",
+		"have a prefix by which software controls objects, such as kubernetes.io, or are more than %d or %d KiB in all: %s",
 		maxKeys, maxKeysSize>>10, words.List(texts))
 }
 

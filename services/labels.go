@@ -45,10 +45,22 @@ func importable(labels, annotations map[string]string) (l, a map[string]string, 
 	return l, a, slices.Compact(dropped)
 }
 
-// validKey reports whether a key is valid, and controls nothing: Kubernetes and other software, such as Argo CD or
-// external-dns, have a prefix in their keys, and keys without a prefix are the user's.
+// controlling are the domains of keys by which software controls objects: of Kubernetes, Submariner, Argo CD, Flux and
+// Helm, which delete or adopt what has their keys, and of Istio and Cilium, whose keys change where traffic goes.
+var controlling = []string{
+	"kubernetes.io", "k8s.io", "submariner.io", "submariner-io",
+	"argoproj.io", "fluxcd.io", "helm.sh", "istio.io", "cilium.io",
+}
+
+// validKey reports whether a key is valid, and of none of the domains by which software controls objects.
 func validKey(key string) bool {
-	return !strings.Contains(key, "/") && len(validation.IsQualifiedName(key)) == 0
+	if len(key) > 2*validation.DNS1123SubdomainMaxLength || len(validation.IsQualifiedName(key)) > 0 {
+		return false
+	}
+	prefix, _, found := strings.Cut(key, "/")
+	return !found || !slices.ContainsFunc(controlling, func(domain string) bool {
+		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
+	})
 }
 
 // jsonSize returns how many bytes of JSON a value takes.
