@@ -41,6 +41,9 @@ import (
 type Options struct {
 	Role mesh.Role
 	Node string // name of the node
+	// Pod is the name of the agent's pod; empty if it runs in none. It holds the Lease of a role of which
+	// one agent acts.
+	Pod string
 	// MetricsAddr is the address that serves /metrics, such as ":32780"; ProbeAddr is the
 	// address that serves /healthz and /readyz.
 	MetricsAddr, ProbeAddr string
@@ -131,7 +134,7 @@ func newNudges() (<-chan event.GenericEvent, func()) {
 // partOptions returns how the parts of the agent are run.
 func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 	return parts.Options{
-		Node: o.Node, Config: o.Config, Log: o.Log, Nudge: nudge, Reroute: reroute, Announce: a.announce, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
+		Node: o.Node, Pod: o.Pod, Config: o.Config, Log: o.Log, Nudge: nudge, Reroute: reroute, Announce: a.announce, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
 		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, ListenEchoes: o.Kernel.ListenEchoes,
 		NewArrivals: o.Kernel.NewArrivals, NewTimer: o.Kernel.NewTimer, ProbeForwarding: o.Kernel.ProbeForwarding,
 		Ignored: a.meters.ignored.Inc, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir, Proxy: o.Proxy,

@@ -24,9 +24,11 @@ func clusterAgent(
 	c := corev1.Container{
 		Name: name, Image: Image(sub, component), ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: []string{"subctl"},
-		Args:    []string{"agent", role, "--node", "$(NODE_NAME)", "--probe-address", ":" + strconv.Itoa(probes)},
-		Env:     []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName")},
-		Ports:   []corev1.ContainerPort{{Name: "metrics", ContainerPort: int32(metrics), Protocol: corev1.ProtocolTCP}},
+		Args: []string{
+			"agent", role, "--node", "$(NODE_NAME)", "--pod", "$(POD_NAME)", "--probe-address", ":" + strconv.Itoa(probes),
+		},
+		Env:   []corev1.EnvVar{fromField("NODE_NAME", "spec.nodeName"), fromField("POD_NAME", "metadata.name")},
+		Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: int32(metrics), Protocol: corev1.ProtocolTCP}},
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},

@@ -69,7 +69,7 @@ func dnsDeployment(sub *v1alpha1.Submariner) *appsv1.Deployment {
 		c.Args = append(c.Args, "--cluster-names")
 	}
 	c.Args = append(c.Args, "--probe-address", ":"+strconv.Itoa(dataplane.DNSProbePort))
-	c.Env = c.Env[1:] // not the name of its node
+	c.Env = c.Env[2:] // not the names of its node and pod
 	c.Ports = append(c.Ports,
 		corev1.ContainerPort{Name: "dns", ContainerPort: dataplane.DNSPort, Protocol: corev1.ProtocolUDP},
 		corev1.ContainerPort{Name: "dns-tcp", ContainerPort: dataplane.DNSPort, Protocol: corev1.ProtocolTCP})

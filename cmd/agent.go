@@ -62,6 +62,9 @@ func newAgentRole(g *globals, role mesh.Role) *cobra.Command {
 	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", role.ProbePort), "address of /healthz and /readyz")
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	if role.Nodeless() {
+		f.StringVar(&o.options.Pod, "pod", "", "name of the pod, which holds the Lease of the role")
+	}
 	if slices.Contains(role.Parts, mesh.Exchange) {
 		f.StringVar(&o.options.BrokerDir, "broker-secret", "/run/secrets/submariner.io/submariner-broker-secret", "directory with the token and ca.crt of the broker")
 	}

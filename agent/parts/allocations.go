@@ -48,7 +48,7 @@ func newAllocations(o Options) (*allocations, error) {
 		return nil, err
 	}
 	return &allocations{Options: o, client: c, leader: leader{
-		lease: submarinerv1.GlobalnetLease, timing: allocatorLease, node: o.Node, client: c, nudge: o.Nudge,
+		lease: submarinerv1.GlobalnetLease, timing: allocatorLease, holder: leaseHolder(o), client: c, nudge: o.Nudge,
 		consequence: "another agent may allocate addresses",
 	}}, nil
 }

@@ -23,7 +23,7 @@ func newDiscoverer(o Options) (*discoverer, error) {
 		return nil, err
 	}
 	return &discoverer{leader: &leader{
-		lease: submarinerv1.ServicesLease, timing: quickLease, node: o.Node, client: c, nudge: o.Nudge,
+		lease: submarinerv1.ServicesLease, timing: quickLease, holder: leaseHolder(o), client: c, nudge: o.Nudge,
 		consequence: "another agent may import Services",
 	}}, nil
 }

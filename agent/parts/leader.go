@@ -18,17 +18,22 @@ import (
 
 // leader holds a Lease of which a cluster has one for all agents of a role: the agent that holds it
 // acts, and the others wait. An agent that loses it ends, as it must write nothing any more.
+//
+// Its holder is a pod. A container that starts again in its pod has the lease at once: the one before has
+// ended, whatever ended it. An agent that ends in good order releases the lease. So only the agent of
+// another pod may have to wait, for one whose node is dead.
 type leader struct {
 	lease       string // its name
 	timing      Lease
-	node        string
+	holder      string
 	client      kubernetes.Interface
 	nudge       func()
 	consequence string                          // of losing the lease, for the message
 	leading     atomic.Pointer[context.Context] // done when the lease is lost; nil: another agent has it
 }
 
-// quickLease lets another agent take over within 12 s of a crash.
+// quickLease lets an agent take over 12 s after it has started, if a node is dead: Kubernetes takes about
+// a minute to start it. Shorter times would end agents whenever API servers are away for some seconds.
 var quickLease = Lease{Duration: 10 * time.Second, Renew: 7 * time.Second, Retry: 2 * time.Second}
 
 // newLeader returns the leader among the agents that replace gateway nodes.
@@ -38,9 +43,18 @@ func newLeader(o Options) (*leader, error) {
 		return nil, err
 	}
 	return &leader{
-		lease: submarinerv1.GatewayNodesLease, timing: quickLease, node: o.Node, client: c, nudge: o.Nudge,
+		lease: submarinerv1.GatewayNodesLease, timing: quickLease, holder: leaseHolder(o), client: c, nudge: o.Nudge,
 		consequence: "another agent may replace gateway nodes",
 	}, nil
+}
+
+// leaseHolder returns the name of this agent on a lease: that of its pod, which no other pod of a
+// Deployment ever gets; without a pod, one that is used once.
+func leaseHolder(o Options) string {
+	if o.Pod != "" {
+		return o.Pod
+	}
+	return o.Node + "-" + string(uuid.NewUUID())
 }
 
 // Start holds the lease until ctx is done, and then releases it.
@@ -49,7 +63,7 @@ func (l *leader) Start(ctx context.Context) error {
 		Lock: &seldom{every: l.timing.Retry * 3 / 2, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Name: l.lease, Namespace: submarinerv1.OperatorNamespace},
 			Client:     l.client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: l.node + "-" + string(uuid.NewUUID())},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: l.holder},
 		}},
 		LeaseDuration: l.timing.Duration, RenewDeadline: l.timing.Renew, RetryPeriod: l.timing.Retry,
 		ReleaseOnCancel: true,

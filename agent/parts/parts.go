@@ -60,6 +60,7 @@ var ErrTooEarly = errors.New("too early to plan")
 // Options are the settings of a part. The fields at the top are the same for all agents.
 type Options struct {
 	Node   string // name of the node
+	Pod    string // name of the pod; empty if the agent runs in none
 	Config *rest.Config
 	Log    *slog.Logger
 	// Nudge makes the loop run again soon.
