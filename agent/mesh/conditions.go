@@ -129,7 +129,11 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	switch e := o.Exchange; {
 	case e == nil:
 	case len(e.Errors) > 0:
-		add(ConditionBrokerSynced, false, reasonFailed, clip(strings.Join(e.Errors, "\n")))
+		reason := reasonFailed
+		if e.NotRead {
+			reason = submarinerv1.ReasonBrokerNotRead
+		}
+		add(ConditionBrokerSynced, false, reason, clip(strings.Join(e.Errors, "\n")))
 	case e.LastSync.IsZero():
 		add(ConditionBrokerSynced, false, ReasonWaiting, "no contact with the broker yet")
 	default:

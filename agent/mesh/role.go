@@ -82,6 +82,7 @@ const (
 type ExchangeStatus struct {
 	LastSync    time.Time // when both sides were last seen to be the same; zero if never
 	Errors      []string  // that exist now
+	NotRead     bool      // they prevent that anything is read from the broker
 	Refused     []string  // objects of other clusters that are not copied, with reasons
 	RefusedMore int       // how many there are in addition to Refused
 }

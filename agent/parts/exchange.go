@@ -151,7 +151,7 @@ func (x *exchanger) status() *mesh.ExchangeStatus {
 	case x.target == nil:
 		return nil
 	case x.failed != "":
-		return &mesh.ExchangeStatus{Errors: []string{x.failed}}
+		return &mesh.ExchangeStatus{Errors: []string{x.failed}, NotRead: true}
 	case x.running == nil:
 		return &mesh.ExchangeStatus{}
 	}
@@ -159,7 +159,9 @@ func (x *exchanger) status() *mesh.ExchangeStatus {
 	if !now.Reading {
 		x.reportFault(nil)
 	}
-	out := &mesh.ExchangeStatus{LastSync: now.LastSync, Errors: now.Errors, RefusedMore: now.RefusedMore}
+	out := &mesh.ExchangeStatus{
+		LastSync: now.LastSync, Errors: now.Errors, NotRead: now.NotRead, RefusedMore: now.RefusedMore,
+	}
 	if now.Reading {
 		out.LastSync = time.Time{} // too early to tell
 	}

@@ -150,6 +150,10 @@ func TestExchange(t *testing.T) {
 	east.eventuallyHealthy(false)
 	west.eventuallyHealthy(false)
 	require.False(t, east.ex.Status().Connected)
+	notRead := func(want bool) {
+		require.Eventually(t, func() bool { return east.ex.Status().NotRead == want }, patience, 10*time.Millisecond)
+	}
+	notRead(true)
 	require.NoError(t, west.client.Delete(t.Context(), &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "west-" + westCable, Namespace: west.ns}}))
 	west.create(endpoint(west.ns, "west", "10-0-0-2"))
 	time.Sleep(500 * time.Millisecond)
@@ -160,6 +164,7 @@ func TestExchange(t *testing.T) {
 	east.eventually("east", "west", eastCable, newCable)
 	t.Logf("repaired %s after the broker was back", time.Since(back).Round(time.Millisecond))
 	east.eventuallyHealthy(true)
+	notRead(false)
 
 	t.Log("the broker restarts, and a gateway starts while it is away")
 	gate.Shut()
@@ -169,6 +174,7 @@ func TestExchange(t *testing.T) {
 	east.start()
 	time.Sleep(500 * time.Millisecond)
 	east.eventually("east", "west", newCable)
+	notRead(true)
 	server.Restart(t)
 	gate.Open(t, server)
 	west.eventually("east", "west", newCable)

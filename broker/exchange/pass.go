@@ -33,15 +33,18 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	known, err := e.local.add(&snap.Local)
 	note(here, err)
 	all, reading := known && renewed, false
+	status.NotRead = len(e.sets) > 0
 	note("the identity of this cluster on the broker", e.renewal.fault())
 	for _, set := range e.sets {
 		there := SetSnapshot{Set: set.set, Reserved: set.reserved()}
 		there.Known, err = set.add(&there.Objects)
 		note(set.String(), err)
+		status.NotRead = status.NotRead && set.unread()
 		snap.Sets = append(snap.Sets, there)
 		all, reading = all && there.Known, reading || !there.Known && err == nil
 		status.Connected = status.Connected && there.Known
 	}
+	status.NotRead = status.NotRead || !ready // what is read is not copied
 	e.fitting.fit(e.sets, &snap, e.config.Kinds)
 	status.Errors = append(status.Errors, faults.texts()...)
 	var stale bool

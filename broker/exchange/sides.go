@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -137,6 +138,15 @@ func (s side) fault() (err error) {
 		m.mu.Unlock()
 	}
 	return err
+}
+
+// unread reports whether nothing of the side is read now.
+func (s side) unread() bool {
+	return !slices.ContainsFunc(s.mirrors, func(m *mirror) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.fault() == nil
+	})
 }
 
 // reserved returns the empty objects that the side holds: see SetSnapshot.

@@ -40,6 +40,8 @@ func (e *Exchange) Status() Status {
 type Status struct {
 	// Connected reports whether every clusterset on the broker is being read.
 	Connected bool
+	// NotRead reports whether nothing of any clusterset on the broker comes here, for the reasons in Errors.
+	NotRead bool
 	// Reading reports whether nothing is wrong, but not all objects have been read yet.
 	Reading bool
 	// LastSync is the time when both sides were last seen to be the same; zero if never.

@@ -32,6 +32,10 @@ const (
 // objects.
 const ConditionBrokerSynced = "BrokerSynced"
 
+// ReasonBrokerNotRead is the reason of ConditionBrokerSynced if nothing is read from the broker: what other
+// clusters change is not known here.
+const ReasonBrokerNotRead = "BrokerNotRead"
+
 // ConditionClean is a condition of Gateways and RouteAgents. While the cluster is being
 // uninstalled, it is true once the node holds no kernel objects of the agent.
 const ConditionClean = "Clean"
