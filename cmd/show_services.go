@@ -27,7 +27,9 @@ refused from all clusters that export it; or "foreign" if another program has ma
 ServiceImport. A Service is imported into clusters that have its namespace; -o wide and -o json also
 have the others.
 
-The third table has the clusters that export each of them. READY are the endpoints that are ready,
+The third table has the clusters that export each of them. MODE is "address" if connections go to
+the cluster IP or the global address of the Service: the cluster publishes no pods, or the broker is
+away, so that nobody knows which pods there are (docs/services.md). READY are the endpoints that are ready,
 of all; KNOWN is the time since the cluster signed what it publishes, by its own clock: it publishes
 again when something changes. STATE is
 

@@ -43,7 +43,7 @@ type exporter struct {
 	Cluster string `json:"cluster"`
 	// Endpoints are those that the cluster publishes; in mode address there is one. Null: not known.
 	Endpoints *endpointCount `json:"endpoints"`
-	Mode      string         `json:"mode"`   // pods or address; empty: not known
+	Mode      string         `json:"mode"`   // pods or address, as it is in use; empty: not known
 	Known     string         `json:"known"`  // RFC 3339: when the cluster signed it; empty for the cluster itself
 	State     string         `json:"state"`  // see the help
 	Reason    string         `json:"reason"` // why the Service of the cluster, or a part of it, is refused; empty: it is not
@@ -180,7 +180,11 @@ func (k *knownServices) exporters(key serviceKey, o *mcsv1alpha1.ServiceImport) 
 func (k *knownServices) exporter(key serviceKey, id string, seen bool) exporter {
 	x := exporter{Cluster: id, Reason: strings.Join(k.refused[key][id], "; ")}
 	record, published := k.records[key][id]
+	use, imported := k.uses[key][id]
 	if published {
+		if use.address && id != k.site.Name {
+			record.Endpoints = nil // they are not used: the broker is away
+		}
 		x.Mode, x.Endpoints = modeOf(record.ExportedService), endpointsOf(record.ExportedService)
 		if !record.signed.IsZero() {
 			x.Known = record.signed.UTC().Format(time.RFC3339)
@@ -193,7 +197,6 @@ func (k *knownServices) exporter(key serviceKey, id string, seen bool) exporter 
 		}
 		x.Mode = modePods
 	}
-	use, imported := k.uses[key][id]
 	if imported && (id == k.site.Name || !published) {
 		x.Endpoints = &endpointCount{Ready: use.ready, All: use.all}
 	}

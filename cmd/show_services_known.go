@@ -44,6 +44,7 @@ type endpointUse struct {
 	zones      map[string]bool // of the hints of ready endpoints
 	unhinted   bool            // a ready endpoint has no hints
 	withheld   string          // services.WithheldAnnotation
+	address    bool            // the only endpoint is the exporter's address of the Service
 }
 
 // shares reports whether kube-proxy uses endpoints of both. It uses only those with hints for a zone
@@ -123,6 +124,7 @@ func (k *knownServices) addSlice(o *discoveryv1.EndpointSlice) {
 		use.zones = map[string]bool{}
 	}
 	use.withheld = cmp.Or(o.Annotations[services.WithheldAnnotation], use.withheld)
+	use.address = use.address || services.HasAddress(o)
 	for _, e := range o.Endpoints {
 		use.all++
 		if e.Conditions.Ready != nil && !*e.Conditions.Ready {

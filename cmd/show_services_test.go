@@ -308,6 +308,34 @@ func TestShowServicesAsTheAgentPlans(t *testing.T) {
 	}
 }
 
+// MODE is what is used: while the broker is away, the address of a Service stands for its pods.
+func TestShowServicesWhileTheBrokerIsAway(t *testing.T) {
+	networks := []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("100.65.0.0/16")}
+	view := services.View{
+		ClusterID: "west", Zones: []string{""}, Hints: true, Namespaces: map[string]bool{"shop": true},
+		Own: []v1alpha1.ExportedService{exportRecordOf("shop", "web", "100.64.0.9", "ready,ready")},
+		Members: []services.Member{{
+			ID: "east", PodNetworks: networks, ServiceNetworks: networks,
+			Pages: []*v1alpha1.ExportedServices{
+				recordPage(t, "east", time.Minute, exportRecordOf("shop", "web", "100.65.0.9", "ready,ready,NotReady")),
+			},
+		}},
+	}
+	for contact, want := range map[services.Contact]string{
+		services.ContactRead: "pods 2/3", services.ContactLost: "address 1/1",
+	} {
+		view.Contact = contact
+		r := runIn(t, world{"west": imported(t, view)}, []string{"west"}, "show", "services", "-o", "json")
+		var rows []servicesRow
+		require.NoError(t, json.Unmarshal([]byte(r.stdout), &rows), r.stderr)
+		got := map[string]string{}
+		for _, x := range rows[0].Imports[0].Clusters {
+			got[x.Cluster] = x.Mode + " " + x.Endpoints.String()
+		}
+		require.Equal(t, map[string]string{"east": want, "west": "pods 2/2"}, got)
+	}
+}
+
 // An import whose objects somebody else has made is shown as waiting, though it has an address.
 func TestShowServicesOfATakenName(t *testing.T) {
 	web := serviceImport("web", "100.64.7.1", "east")

@@ -279,6 +279,9 @@ func (x *exporter) flat(r *v1alpha1.ExportedService, s *corev1.Service, all []en
 		if len(foreign) > 0 {
 			notes = append(notes, outside(foreign))
 		}
+		if chosen {
+			r.Address = "" // it leads to the others, too
+		}
 	default:
 		r.Ready = anyReady(all)
 		pods, readers, size := maxPods, maxReaders, maxRecord

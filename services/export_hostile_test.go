@@ -218,9 +218,12 @@ func requireAnnounced(t *testing.T, s *Source, r *v1alpha1.ExportedService) {
 		addresses = s.GlobalNetworks
 		endpoints = s.GlobalNetworks
 	}
-	if r.Headless {
+	switch {
+	case r.Headless:
 		require.Empty(t, r.Address)
-	} else {
+	case r.Address == "":
+		require.NotEmpty(t, r.Endpoints)
+	default:
 		require.True(t, contain(addresses, netip.MustParseAddr(r.Address)), r.Address)
 	}
 	for _, g := range r.Endpoints {

@@ -148,8 +148,11 @@ func recordText(r *v1alpha1.ExportedService) string {
 		return "none"
 	}
 	words := []string{r.Address}
-	if r.Headless {
+	switch {
+	case r.Headless:
 		words = []string{"headless"}
+	case r.Address == "":
+		words = []string{"pods only"}
 	}
 	if r.Ready {
 		words = append(words, "ready")
@@ -318,7 +321,7 @@ func TestExport(t *testing.T) {
 				s.Services[0].Spec.Selector = nil
 				s.Slices[0] = sliceOf("web", "http:8080", "10.244.0.1 NotReady", "172.18.0.2", "192.0.2.1")
 			},
-			"10.96.0.10 [8080] 10.244.0.1,NotReady", exportedText, "not in the pod network: 172.18.0.2, 192.0.2.1",
+			"pods only [8080] 10.244.0.1,NotReady", exportedText, "not in the pod network: 172.18.0.2, 192.0.2.1",
 		},
 		{
 			"no selector, and all endpoints elsewhere", func(s *Source) {

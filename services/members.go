@@ -14,8 +14,8 @@ type claim struct {
 	record  *v1alpha1.ExportedService
 	// own reports whether the cluster is this one.
 	own bool
-	// unreachable is Member.Unreachable.
-	unreachable bool
+	// unreachable and unknown are those of the Member.
+	unreachable, unknown bool
 	// kept reports that the page of the record is missing. The record is read back from the
 	// ServiceImport, and the EndpointSlices of the cluster stay as they are.
 	kept bool
@@ -70,7 +70,9 @@ func (i *importer) readMember(m *Member, d *door) {
 				i.refuse(m.ID, key, reason)
 				continue
 			}
-			i.claims[key] = append(i.claims[key], claim{cluster: m.ID, record: record, unreachable: m.Unreachable})
+			i.claims[key] = append(i.claims[key], claim{
+				cluster: m.ID, record: record, unreachable: m.Unreachable, unknown: m.Unknown,
+			})
 		}
 	}
 	if complete {
@@ -83,7 +85,7 @@ func (i *importer) readMember(m *Member, d *door) {
 		if reason := i.checkKept(d, m.ID, key, networks); reason != "" {
 			i.refuse(m.ID, key, reason)
 		} else {
-			i.claims[key] = append(i.claims[key], claim{cluster: m.ID, unreachable: m.Unreachable, kept: true})
+			i.claims[key] = append(i.claims[key], claim{cluster: m.ID, unreachable: m.Unreachable, unknown: m.Unknown, kept: true})
 		}
 	}
 }

@@ -97,6 +97,9 @@ type Member struct {
 	// Unreachable reports that no gateway is connected to the cluster. Its endpoints are kept and not
 	// used.
 	Unreachable bool
+	// Unknown reports that nobody knows whether a gateway is: endpoints that are used stay in use, and those
+	// that are not do not come back.
+	Unknown bool
 }
 
 // View is what an importing cluster sees. Lists are sorted by namespace and name.
@@ -108,6 +111,8 @@ type View struct {
 	Own []v1alpha1.ExportedService
 	// Members are the other clusters whose Cluster objects are here, by ID.
 	Members []Member
+	// Contact is the contact with the broker.
+	Contact Contact
 	// Namespaces are the names of the namespaces in which objects can be made.
 	Namespaces map[string]bool
 	// Forbidden are networks in which no other cluster has endpoints: the cluster's own networks, and

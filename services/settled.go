@@ -19,11 +19,13 @@ type Settled struct {
 // settings are what all imports depend on.
 type settings struct {
 	hints, direct, localFault bool
+	contact                   Contact
 	zones                     []string
 }
 
 func (s settings) equal(o settings) bool {
-	return s.hints == o.hints && s.direct == o.direct && s.localFault == o.localFault && slices.Equal(s.zones, o.zones)
+	return s.hints == o.hints && s.direct == o.direct && s.localFault == o.localFault && s.contact == o.contact &&
+		slices.Equal(s.zones, o.zones)
 }
 
 // settled is what one import depends on. Objects are those of the View, which nobody changes.
@@ -40,7 +42,7 @@ func (s settled) equal(o settled) bool {
 
 // settings returns what all imports depend on now.
 func (i *importer) settings() settings {
-	return settings{hints: i.Hints, direct: i.Direct, localFault: i.localFault, zones: i.Zones}
+	return settings{hints: i.Hints, direct: i.Direct, localFault: i.localFault, contact: i.Contact, zones: i.Zones}
 }
 
 // planAll plans all imports, except those that are settled.

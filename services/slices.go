@@ -94,22 +94,17 @@ func groupReady(g v1alpha1.ExportedEndpoints) bool {
 // wantSlices returns the EndpointSlices of an import, except those of missing pages that stay as they are.
 //
 // If all other clusters look unreachable, the fault is more likely here: only those that were so before
-// are, unless the own cluster has ready endpoints, which lose nothing by it.
+// are, unless the own cluster has ready endpoints, which lose nothing by it. What is not known of a cluster
+// changes nothing, either.
 func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*discoveryv1.EndpointSlice {
 	var out []*discoveryv1.EndpointSlice
 	l := i.locality(m)
 	meta := newSliceMeta(m, owner)
-	before := map[string]bool{} // unreachable clusters
+	before := i.heldBefore(m.key)
 	keep := i.localFault && !m.ownReady()
-	if keep {
-		for _, s := range i.held.slices[m.key] {
-			if isOurSlice(s) && s.Annotations[WithheldAnnotation] == WithheldUnreachable {
-				before[s.Labels[mcsv1alpha1.LabelSourceCluster]] = true
-			}
-		}
-	}
 	for _, c := range m.exporters {
-		unreachable := c.unreachable && !keep || before[c.cluster]
+		was := before[c.cluster]
+		unreachable := c.unreachable && !keep || (keep || c.unknown) && was.unreachable
 		if c.kept {
 			out = append(out, i.keptSlices(m, c, meta, l, unreachable)...)
 			continue
@@ -119,7 +114,7 @@ func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*di
 			hints = l.other
 		}
 		n := 0
-		for _, g := range groupsOf(c) {
+		for _, g := range groupsOf(c, i.standsFor(c.record, was)) {
 			ports := m.endpointPorts(c.record, g.Targets)
 			if len(ports) == 0 && !m.headless() {
 				continue
@@ -158,12 +153,12 @@ func withheldBecause(unreachable, localFirst bool) string {
 	return ""
 }
 
-// groupsOf returns the endpoints of a record. If another cluster publishes none, its address is the
-// endpoint, and has the ports of the Service. The own address of a Service is no endpoint: kube-proxy
-// does not translate twice.
-func groupsOf(c claim) []v1alpha1.ExportedEndpoints {
+// groupsOf returns the endpoints of a record. If another cluster publishes none, or its address stands for
+// them, the address is the endpoint, and has the ports of the Service. The own address of a Service is no
+// endpoint: kube-proxy does not translate twice.
+func groupsOf(c claim, address bool) []v1alpha1.ExportedEndpoints {
 	r := c.record
-	if len(r.Endpoints) > 0 || c.own || r.Address == "" || r.Headless {
+	if len(r.Endpoints) > 0 && !address || c.own || r.Address == "" || r.Headless {
 		return r.Endpoints
 	}
 	state := v1alpha1.EndpointReady

@@ -35,13 +35,20 @@ const (
 	longestDamp = time.Minute
 )
 
-// next returns what is known now, and the time until that changes without news; 0 for never.
+// next returns what is known now, and the time until that changes without news; 0 for never. While no
+// gateway reports, nothing changes.
 func (r Reach) next(s Snapshot, members []services.Member) (out Reach, again time.Duration) {
 	connected, known := connectedClusters(s)
 	out = Reach{}
 	for _, m := range members {
 		is, had := r[m.ID]
-		up := !known || connected(m.ID)
+		if !known {
+			if had {
+				out[m.ID] = is
+			}
+			continue
+		}
+		up := connected(m.ID)
 		if !had {
 			is = reach{connected: up, since: s.Now, unreachable: !up}
 		}

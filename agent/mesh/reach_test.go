@@ -75,6 +75,45 @@ func TestReachIsUnknown(t *testing.T) {
 	}, 0), "it may be among those that are left out")
 }
 
+// While no gateway reports, nobody knows who is reachable: a cluster that was unreachable stays so, and
+// another one does not become it. An agent that has just started says so.
+func TestReachStaysWhileNobodyReports(t *testing.T) {
+	now := time.Unix(10000, 0)
+	members := []services.Member{{ID: "east"}, {ID: "north"}}
+	var r Reach
+	look := func(connected map[string]bool, age time.Duration) (again time.Duration) {
+		s := NewSnapshot("n1", reachesOf(now, connected))
+		s.Now, s.Heard = now, Heard{"gw": {at: now.Add(-age)}}
+		r, again = r.next(s, members)
+		return again
+	}
+	require.Zero(t, look(map[string]bool{"north": true}, deadAfter))
+	require.Empty(t, r, "it is not known")
+	look(map[string]bool{"north": true}, 0)
+	now = now.Add(time.Hour)
+	for _, connected := range []bool{false, true} {
+		require.Zero(t, look(map[string]bool{"east": connected, "north": !connected}, deadAfter))
+		require.True(t, r["east"].unreachable)
+		require.False(t, r["north"].unreachable)
+	}
+	look(map[string]bool{"east": true, "north": true}, 0)
+	require.False(t, r["east"].unreachable, "at once")
+}
+
+// What of a cluster is not known is not known in imports, either.
+func TestServicesReachIsUnknown(t *testing.T) {
+	s := NewSnapshot("n1", append(importing(1), reachesOf(time.Unix(1000, 0), map[string]bool{"east": false}))...)
+	s.Now = time.Unix(1000, 0)
+	for age, unreachable := range map[time.Duration]bool{0: true, deadAfter: false} {
+		s.Heard = Heard{"gw": {at: s.Now.Add(-age)}}
+		p, err := planServices(s)
+		require.NoError(t, err)
+		require.Equal(t, unreachable, p.Services.Reach["east"].unreachable)
+		_, known := p.Services.Reach["east"]
+		require.Equal(t, unreachable, known)
+	}
+}
+
 // reachesOf returns the slim report of a gateway with connections to clusters.
 func reachesOf(now time.Time, connected map[string]bool) *submarinerv1.Gateway {
 	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw"}}

@@ -39,8 +39,10 @@ func Services() Role {
 
 // ServicePlan holds the decisions of the agent of service discovery.
 type ServicePlan struct {
-	// Reach is what the next plan has to know of connections to other clusters.
-	Reach Reach
+	// Reach and Contact are what the next plan has to know of connections to other clusters, and to the
+	// broker.
+	Reach   Reach
+	Contact Contact
 
 	// pages are the pages that the cluster should have, and spare are its other pages.
 	pages []*v1alpha1.ExportedServices
@@ -88,8 +90,14 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 	members := membersOf(s, spec.ClusterID)
 	d.Reach, p.Again = s.Reach.next(s, members)
 	for i := range members {
-		members[i].Unreachable = d.Reach[members[i].ID].unreachable
+		is, known := d.Reach[members[i].ID]
+		members[i].Unreachable = is.unreachable
+		members[i].Unknown = !known
 	}
+	var contact services.Contact
+	var again time.Duration
+	contact, d.Contact, again = s.Contact.next(s)
+	p.Again = soonest(p.Again, again)
 	source := services.Source{
 		ClusterID: spec.ClusterID, Exports: List[*mcsv1alpha1.ServiceExport](s), Services: List[*corev1.Service](s),
 		Slices:         List[*discoveryv1.EndpointSlice](s),
@@ -99,7 +107,7 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 	}
 	d.exports = services.Export(source)
 	view := services.View{
-		ClusterID: spec.ClusterID, Now: s.Now, Members: members, Namespaces: namespacesOf(s), Forbidden: own.forbidden(s),
+		ClusterID: spec.ClusterID, Now: s.Now, Members: members, Contact: contact, Namespaces: namespacesOf(s), Forbidden: own.forbidden(s),
 		Zones: zonesOf(s), Hints: followsHints(sub), Rules: settings.Imports, Direct: settings.Direct,
 		MaxImports: maxImports(own.services),
 		MayExport:  func(namespace string) bool { return mayImport(settings, namespace) },

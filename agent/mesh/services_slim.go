@@ -92,12 +92,14 @@ func slimEndpoints(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	return slim
 }
 
-// slimConnections keeps to which clusters a gateway is connected, and for which networks.
+// slimConnections keeps to which clusters a gateway is connected, for which networks, and whether it reads
+// the broker.
 func slimConnections(g *submarinerv1.Gateway) *submarinerv1.Gateway {
 	slim := &submarinerv1.Gateway{ObjectMeta: identity(g.ObjectMeta)}
 	keepAnnotation(&slim.ObjectMeta, g.ObjectMeta, submarinerv1.TimestampAnnotation)
 	slim.Status.HAStatus = g.Status.HAStatus
 	slim.Status.ConnectionsOmitted = g.Status.ConnectionsOmitted
+	keepContact(slim, g)
 	connected := map[string]*submarinerv1.Connection{}
 	for _, c := range g.Status.Connections {
 		id := c.Endpoint.ClusterID

@@ -82,8 +82,9 @@ type Snapshot struct {
 	Allocated *globalnet.Memory
 	// Lacking is Addresses.Lacking of the last plan.
 	Lacking map[types.UID]time.Time
-	// Reach is ServicePlan.Reach of the last plan.
-	Reach Reach
+	// Reach and Contact are those of ServicePlan of the last plan.
+	Reach   Reach
+	Contact Contact
 	// Settled is ServicePlan.Settled of the last plan. The plan is the same without it.
 	Settled Settled
 	// Refused are writes of this agent that the API server has refused: see Report.Tolerant.

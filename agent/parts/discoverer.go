@@ -10,10 +10,11 @@ import (
 )
 
 // discoverer makes sure that one agent of service discovery acts, and remembers for it which clusters
-// are reachable, and which imports are settled.
+// are reachable, whether the broker is, and which imports are settled.
 type discoverer struct {
 	leader  *leader
 	reach   mesh.Reach
+	contact mesh.Contact
 	settled mesh.Settled
 }
 
@@ -34,6 +35,7 @@ func (d *discoverer) Start(ctx context.Context) error { return d.leader.Start(ct
 // Observe implements Observer.
 func (d *discoverer) Observe(s *mesh.Snapshot) error {
 	s.Reach = d.reach
+	s.Contact = d.contact
 	s.Settled = d.settled
 	return d.leader.Observe(s)
 }
@@ -42,6 +44,7 @@ func (d *discoverer) Observe(s *mesh.Snapshot) error {
 func (d *discoverer) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 	if p.Services != nil {
 		d.reach = p.Services.Reach
+		d.contact = p.Services.Contact
 		d.settled = p.Services.Settled()
 	}
 }
