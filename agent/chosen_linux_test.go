@@ -11,6 +11,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/cable"
 	"subctl/dataplane"
+	"subctl/dataplane/dataplanetest"
 	"subctl/internal/nstest"
 )
 
@@ -37,17 +38,17 @@ func tracked(t testing.TB, node *nstest.NS, from string) map[tuple]uint32 {
 }
 
 // chosen returns the gateways that the worker has chosen for the connections of its pod. It keeps each choice in the connection mark: see
-// dataplane.Returns.
+// cable/rules_return.go.
 func (s *side) chosen(t testing.TB) map[tuple]string {
 	t.Helper()
-	table, planned := s.plans[[2]string{"worker", mesh.Route().Name}].State[dataplane.Returns{Table: dataplane.RouteOwner.Returns}.Key()].(dataplane.Returns)
-	require.True(t, planned)
+	gateways := dataplanetest.ReturnGateways(s.plans[[2]string{"worker", mesh.Route().Name}].State)
+	require.NotEmpty(t, gateways)
 	byMAC, byMark := map[string]string{}, map[uint32]string{}
 	for i, e := range s.endpoints() {
 		_, mac := cable.VTEP(dataplane.IntraVTEPNet, netip.MustParseAddr(e.Spec.PrivateIP))
 		byMAC[mac] = s.names[i]
 	}
-	for _, g := range table.Gateways {
+	for _, g := range gateways {
 		byMark[g.Mark] = byMAC[g.MAC]
 	}
 	out := map[tuple]string{}

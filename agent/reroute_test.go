@@ -197,13 +197,9 @@ func TestAwaitedWithoutLoop(t *testing.T) {
 				gone := func() (gone int) {
 					s, err := w.kernels[dataplane.RouteOwner.Name].Observe(t.Context())
 					require.NoError(t, err)
-					for _, o := range s {
-						if r, is := o.(dataplane.Returns); is {
-							for _, g := range r.Gateways {
-								if g.Down {
-									gone++
-								}
-							}
+					for _, g := range dataplanetest.ReturnGateways(s) {
+						if g.Down {
+							gone++
 						}
 					}
 					return gone

@@ -191,7 +191,7 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 // direction. Connection tracking calls such packets INVALID, and kube-proxy's chain KUBE-FORWARD
 // drops them. No such packet opens a connection. The pods of this node are left to the following
 // chains, with the CNI's network policies: connection tracking has seen all packets of their
-// connections. A pod behind a device whose name is not one of dataplane.PodDevices, such as a
+// connections. A pod behind a device whose name is not one of podDevices, such as a
 // bridge that also leads to other nodes, counts as one of another node.
 func (c Cabling) unseen(source string, pods netip.Prefix) (rules []string) {
 	if !c.Carried {
@@ -202,7 +202,7 @@ func (c Cabling) unseen(source string, pods netip.Prefix) (rules []string) {
 	if c.Here.IsValid() {
 		rules = append(rules, fmt.Sprintf("%s-d %v -j RETURN", source, c.Here))
 	}
-	for _, dev := range dataplane.PodDevices {
+	for _, dev := range podDevices {
 		rules = append(rules, fmt.Sprintf("%s-o %s -j RETURN", match, argument(dev)))
 	}
 	return append(rules, match+"-j ACCEPT")

@@ -261,7 +261,7 @@ func (n Intra) chains() []dataplane.Object {
 		remote = append(remote, r.Subnets...)
 	}
 	if len(remote) > 0 {
-		objs = append(objs, n.sources(set("", remote).Members))
+		objs = append(objs, n.sources(set("", remote).Members).table())
 	}
 	forward := dataplane.Chain{Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD"}
 	if !n.isGateway() { // on a gateway, the chains of Plan clamp the MSS

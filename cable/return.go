@@ -19,13 +19,10 @@ import (
 // connections continue. On a gateway, the group goes: they continue through its own cables.
 //
 // A cluster with one gateway node needs none of this, except that the answers to connections which did
-// not come through a cable do not enter one: see dataplane.Sources.Announced.
+// not come through a cable do not enter one: see sources.announced.
 func (n Intra) returns(s dataplane.State) error {
-	table := dataplane.Returns{
-		Table: dataplane.RouteOwner.Returns, Dev: dataplane.IntraDevice, Mask: dataplane.ReturnMask,
-	}
-	if len(n.Remote) > 0 {
-		table.Direct = dataplane.DirectMark
+	path := returnPath{direct: len(n.Remote) > 0}
+	if path.direct {
 		rule := dataplane.MarkRule{
 			Priority: dataplane.ReturnPriority, Mark: dataplane.DirectMark, Mask: dataplane.ReturnMask,
 			Table: dataplane.MainTable,
@@ -35,10 +32,10 @@ func (n Intra) returns(s dataplane.State) error {
 		}
 	}
 	switch {
-	case len(n.Ranked) < 2 && table.Direct == 0:
+	case len(n.Ranked) < 2 && !path.direct:
 		return nil
 	case len(n.Ranked) < 2:
-		return s.Add(table)
+		return s.Add(path.table())
 	}
 	own := map[string]way{} // the gateways with cables, by name
 	var all []way
@@ -56,10 +53,10 @@ func (n Intra) returns(s dataplane.State) error {
 	var share map[string]int // of new connections
 	gateway := n.isGateway()
 	if gateway {
-		table.Cables = dataplane.GatewayOwner.DeviceNames() // it sends new connections over cables of its own
+		path.cables = dataplane.GatewayOwner.DeviceNames() // it sends new connections over cables of its own
 	} else {
 		share = shares(own)
-		table.Near = netip.PrefixFrom(netip.AddrFrom4([4]byte{dataplane.IntraVTEPNet}), 8)
+		path.near = netip.PrefixFrom(netip.AddrFrom4([4]byte{dataplane.IntraVTEPNet}), 8)
 	}
 	marks := returnMarks(n.Ranked)
 	for _, g := range n.Ranked {
@@ -70,8 +67,8 @@ func (n Intra) returns(s dataplane.State) error {
 		ip, mac := VTEP(dataplane.IntraVTEPNet, g.IP)
 		is, active := own[g.Name]
 		quiet := active && is.down && !silent
-		table.Gateways = append(table.Gateways, dataplane.ReturnGateway{
-			MAC: mac, Mark: mark, Weight: share[g.Name], Down: !active || quiet && !is.awaited || is.drain >= Standby && share[g.Name] == 0,
+		path.gateways = append(path.gateways, returnGateway{
+			mac: mac, mark: mark, weight: share[g.Name], down: !active || quiet && !is.awaited || is.drain >= Standby && share[g.Name] == 0,
 		})
 		through := others
 		if active && !quiet {
@@ -95,7 +92,7 @@ func (n Intra) returns(s dataplane.State) error {
 			}
 		}
 	}
-	return s.Add(table)
+	return s.Add(path.table())
 }
 
 // shares returns the weights of gateways, by name, without those that get no new connections.

@@ -44,7 +44,7 @@ func newCNFKernel() (cnf.Kernel, error) {
 	if err := kernel.Check(); err != nil {
 		return cnf.Kernel{}, err
 	}
-	if err := kernel.StopForwarding(dataplane.CNFOwner.Ruleset); err != nil {
+	if err := kernel.StopForwarding(dataplane.CNFRules.Name); err != nil {
 		return cnf.Kernel{}, err
 	}
 	return cnf.Kernel{

@@ -28,10 +28,8 @@ const (
 	KindSet       Kind = iota // ipsets, which chains match on
 	KindAntispoof             // nftables tables that drop forged packets
 	KindChain                 // iptables chains
-	KindSources               // nftables tables that keep source addresses
-	KindReturns               // nftables tables that mark the replies for a gateway
+	KindRuleset               // nftables tables
 	KindGlobalnet             // nftables tables that translate global addresses
-	KindRuleset               // nftables tables with all rules of a CNF
 	KindDaemon                // programs that devices and tunnels depend on
 	KindRemains               // what a daemon left that is gone; in no plan
 	KindArrival               // policy rules for packets that arrive on a device: before it carries any
@@ -47,7 +45,7 @@ const (
 )
 
 var kindNames = [...]string{
-	KindSet: "set", KindAntispoof: "antispoof", KindChain: "chain", KindSources: "sources", KindReturns: "returns", KindGlobalnet: "globalnet", KindRuleset: "ruleset", KindRemains: "remains", KindDaemon: "daemon", KindArrival: "arrival rule", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
+	KindSet: "set", KindAntispoof: "antispoof", KindChain: "chain", KindRuleset: "ruleset", KindGlobalnet: "globalnet", KindRemains: "remains", KindDaemon: "daemon", KindArrival: "arrival rule", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
 	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
 }
 

@@ -268,27 +268,34 @@ var DeviceNets = []struct {
 	{netip.MustParsePrefix("248.0.0.0/8"), "VXLAN devices between gateways"},     // OtherVNINet
 }
 
+// The tables of nftables whose rules are text: of the sources of packets and of the return path, see package cable, and of a CNF.
+var (
+	SourcesTable = Nftable{"ip", "submariner-route"}
+	ReturnsTable = Nftable{"ip", "submariner-route-return"}
+	CNFRules     = Nftable{"inet", "subctl-cnf"}
+)
+
 // The owners. The first octet of a next hop ID identifies its kind, and the other
 // three its node, so that IDs need no allocation.
 var (
 	GatewayOwner = Owner{
 		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
-		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-", NFTable: "submariner-gateway",
+		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-",
 		Antispoof: "submariner-gateway-antispoof", Globalnet: "submariner-gateway-globalnet",
 		Tables: Range{CableTable, CableTable + 9}, Former: Range{FormerCableTable, FormerCableTable + 9},
 		Priorities: Ranges{{100, 109}},
 		IDs:        Ranges{{0x10000000, 0x1fffffff}, {0x30000000, 0x3fffffff}}, Protocol: 170,
 	}
 	RouteOwner = Owner{
-		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-", NFTable: "submariner-route",
-		Antispoof: "submariner-route-antispoof", Returns: "submariner-route-return",
+		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-",
+		Antispoof: "submariner-route-antispoof", Nftables: []Nftable{SourcesTable, ReturnsTable},
 		Tables:     Range{IntraTable, ReturnTable + ReturnMask},
 		Former:     Range{FormerIntraTable, ReturnTable + ReturnMask - FirstTable},
 		Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},
 		IDs:        Ranges{{0x20000000, 0x2fffffff}}, Protocol: 171,
 	}
 	CNFOwner = Owner{
-		Name: "cnf", Ruleset: "subctl-cnf", Devices: []string{CNFTunnelDevice}, Tables: Range{TunnelAllTable, CNFTable + MaxUplinks}, Protocol: 172, Main: true,
+		Name: "cnf", Nftables: []Nftable{CNFRules}, Devices: []string{CNFTunnelDevice}, Tables: Range{TunnelAllTable, CNFTable + MaxUplinks}, Protocol: 172, Main: true,
 	}
 )
 

@@ -20,13 +20,12 @@ type Owner struct {
 	// Prefix of chains and sets, empty if the owner has none; the owner with the longest matching
 	// prefix has them.
 	Chains    string
-	NFTable   string // nftables table of Sources, family ip
 	Antispoof string // nftables table of Antispoof, families ip and ip6
-	Returns   string // nftables table of Returns, family ip; empty if the owner has none
 	Globalnet string // nftables table of Globalnet, family ip; empty if the owner has none
-	Ruleset   string // nftables table of Ruleset, family inet; empty if the owner has none
-	Protocol  uint8  // of routes, rules and next hops: "ip route" shows it as "proto N"
-	Tables    Range  // routing tables
+	// Nftables are the other tables of nftables.
+	Nftables []Nftable
+	Protocol uint8 // of routes, rules and next hops: "ip route" shows it as "proto N"
+	Tables   Range // routing tables
 	// Former are the routing tables of versions before FirstTable, from which the owner removes its routes.
 	Former     Range
 	IDs        Ranges // of next hops and groups
@@ -34,6 +33,9 @@ type Owner struct {
 	// Main specifies that the owner also has the routes of Protocol in the main table.
 	Main bool
 }
+
+// Nftable is the family and the name of a table of nftables.
+type Nftable struct{ Family, Name string }
 
 // OwnsDevice reports whether the device belongs to o.
 func (o Owner) OwnsDevice(name string) bool {

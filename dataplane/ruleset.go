@@ -4,27 +4,50 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
 
-// Ruleset is an nftables table of family inet, all of which is ours. It is replaced in one transaction: no packet passes without
-// the rules of the one or the other, and connections, their marks and the elements of sets stay.
+// Ruleset is an nftables table, all of which is ours: its rules are text, in the notation of
+// nft(8). It is changed in one transaction, which leaves what does not change as it is: no packet
+// passes without the rules of the one or the other, and connections, their marks and the elements
+// of sets stay.
 //
-// The kernel has rules in another form than a plan, which is text. So each rule carries a digest of its text in its comment, by which a rule
-// in the kernel is compared with a plan. A rule that another program has added or replaced has none.
+// The kernel has rules and sets in another form than a plan, which is text. So each rule and each
+// set carries a digest of its text in its comment, by which it is compared with a plan. What
+// another program has added or replaced has none.
 type Ruleset struct {
+	Family string // ip, ip6 or inet
 	Table  string
 	Sets   []RuleSet   // sorted by name
 	Chains []RuleChain // sorted by name
+	// Direct specifies which connections get DirectMark when the table is written. The kernel does
+	// not know it.
+	Direct DirectConnections
 }
 
-// RuleSet is a set of IPv4 addresses that rules add elements to, and which expire.
+// DirectConnections are connections from the networks in a set to others than Announced: they did
+// not come through a cable. Those that exist when a network becomes an element of the set get
+// DirectMark, as the rules see the first packet of a connection only.
+type DirectConnections struct {
+	From      string // name of a set; empty for none
+	Announced []netip.Prefix
+}
+
+// RuleSet is a set or a map of a Ruleset.
 type RuleSet struct {
 	Name string
-	Size int // the greatest number of elements
-	// Odd reports that a set that was observed is of another type. A plan has none.
-	Odd bool
+	Type string // of the elements, in the notation of nft(8): "ipv4_addr", or "ipv4_addr : verdict" for a map
+	// Flags are "interval" for a set of networks, or "dynamic,timeout" for a set that rules add
+	// elements to, and which expire; or empty.
+	Flags string
+	Size  int // the greatest number of elements; 0 for the kernel's own limit
+	// Elements are sorted, in the notation of nft(8): "10.1.0.0/16", or "192.0.2.1 : goto chain".
+	// There are none of a set with the flag dynamic.
+	Elements []string
+	// Seen is the digest of a set that was observed, Foreign if it has none, and empty in a plan.
+	Seen string
 }
 
 // RuleChain is a chain of a Ruleset. It has no hook if it is jumped to.
@@ -34,20 +57,20 @@ type RuleChain struct {
 	Hook     string // prerouting, input, forward, output or postrouting; "" for none
 	Priority int
 	Rules    []TextRule
-	// Odd reports that a chain that was observed drops packets for which no rule decides, or has settings that
-	// a plan cannot express.
+	// Odd reports that a chain that was observed drops packets for which no rule decides, or has
+	// settings that a plan cannot express.
 	Odd bool
 }
 
 // TextRule is a rule of a Ruleset.
 type TextRule struct {
-	// Text is the rule in the notation of nft(8), without a comment. It must consist of words of the planner and of values that
-	// were parsed and printed again.
+	// Text is the rule in the notation of nft(8), without a comment. It must consist of words of
+	// the planner and of values that were parsed and printed again.
 	Text string
 	// Note is the name of the object that the rule belongs to. Quote makes it harmless.
 	Note string
-	// Seen is the digest of a rule that was observed, "foreign" if it has none, and Handle the kernel's number of it. Both are empty in
-	// a plan.
+	// Seen is the digest of a rule that was observed, "foreign" if it has none, and Handle the
+	// kernel's number of it. Both are empty in a plan.
 	Seen   string
 	Handle uint64
 }
@@ -63,15 +86,29 @@ func (r TextRule) Digest() string {
 	if r.Seen != "" {
 		return r.Seen
 	}
-	sum := sha256.Sum256([]byte(r.Text + "\x00" + Quote(r.Note)))
+	return shortDigest(r.Text + "\x00" + Quote(r.Note))
+}
+
+// shortDigest returns 12 hexadecimal digits of the SHA-256 of a text.
+func shortDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])[:digestLength]
 }
 
-// maxNote is the longest note in a comment, which has at most 128 bytes in the kernel (NFTNL_UDATA_COMMENT_MAXLEN).
+// Digest returns 12 hexadecimal digits of the SHA-256 of what the set is, without its elements.
+func (s RuleSet) Digest() string {
+	if s.Seen != "" {
+		return s.Seen
+	}
+	return shortDigest(s.spec())
+}
+
+// maxNote is the longest note in a comment, which has at most 128 bytes in the kernel
+// (NFTNL_UDATA_COMMENT_MAXLEN).
 const maxNote = 96
 
-// Quote returns a name as it can be in a quoted comment of nft(8): of its first bytes, those that are neither letters, digits nor one of
-// " ._-/#:" are replaced by '?'.
+// Quote returns a name as it can be in a quoted comment of nft(8): of its first bytes, those that
+// are neither letters, digits nor one of " ._-/#:" are replaced by '?'.
 func Quote(name string) string {
 	b := []byte(name[:min(len(name), maxNote)])
 	for i, c := range b {
@@ -104,8 +141,46 @@ func CommentDigest(comment string) string {
 	return comment[at:]
 }
 
+// AddChain adds a chain with a hook.
+func (r *Ruleset) AddChain(name, typ, hook string, priority int) {
+	c := r.put(name)
+	c.Type = typ
+	c.Hook = hook
+	c.Priority = priority
+}
+
+// Add appends a rule to a chain, which it adds if necessary.
+func (r *Ruleset) Add(chain, format string, args ...any) {
+	c := r.put(chain)
+	c.Rules = append(c.Rules, TextRule{Text: fmt.Sprintf(format, args...)})
+}
+
+// put returns the chain of a name, which it adds if necessary.
+func (r *Ruleset) put(chain string) *RuleChain {
+	i, ok := slices.BinarySearchFunc(r.Chains, chain, byName)
+	if !ok {
+		r.Chains = slices.Insert(r.Chains, i, RuleChain{Name: chain})
+	}
+	return &r.Chains[i]
+}
+
+func byName(c RuleChain, name string) int { return strings.Compare(c.Name, name) }
+
+// Networks returns networks as elements of a set.
+func Networks(nets []netip.Prefix) []string {
+	out := make([]string, len(nets))
+	for i, n := range nets {
+		out[i] = n.String()
+	}
+	slices.Sort(out)
+	return out
+}
+
+// RulesetKey returns the key of a table.
+func RulesetKey(family, table string) Key { return Key{KindRuleset, family + " " + table} }
+
 // Key implements Object.
-func (r Ruleset) Key() Key { return Key{KindRuleset, r.Table} }
+func (r Ruleset) Key() Key { return RulesetKey(r.Family, r.Table) }
 
 // Needs implements Object.
 func (Ruleset) Needs() []Key { return nil }
@@ -113,9 +188,19 @@ func (Ruleset) Needs() []Key { return nil }
 // Equal implements Object.
 func (r Ruleset) Equal(o Object) bool {
 	other, ok := o.(Ruleset)
-	return ok && r.Table == other.Table && slices.Equal(r.Sets, other.Sets) && slices.EqualFunc(r.Chains, other.Chains, func(a, b RuleChain) bool {
+	return ok && r.Key() == other.Key() && slices.EqualFunc(r.Sets, other.Sets, RuleSet.equal) && r.SameRules(other)
+}
+
+// SameRules reports whether two tables differ in nothing but sets.
+func (r Ruleset) SameRules(other Ruleset) bool {
+	return slices.EqualFunc(r.Chains, other.Chains, func(a, b RuleChain) bool {
 		return a.same(b) && slices.EqualFunc(a.Rules, b.Rules, sameRule)
 	})
+}
+
+// SameShape reports whether two tables differ in nothing but elements of sets.
+func (r Ruleset) SameShape(other Ruleset) bool {
+	return slices.EqualFunc(r.Sets, other.Sets, RuleSet.same) && r.SameRules(other)
 }
 
 func sameRule(a, b TextRule) bool { return a.Digest() == b.Digest() }
@@ -125,6 +210,11 @@ func (c RuleChain) same(o RuleChain) bool {
 	return c.Name == o.Name && c.Type == o.Type && c.Hook == o.Hook && c.Priority == o.Priority && c.Odd == o.Odd
 }
 
+// same reports whether two sets are equal except for their elements.
+func (s RuleSet) same(o RuleSet) bool { return s.Name == o.Name && s.Digest() == o.Digest() }
+
+func (s RuleSet) equal(o RuleSet) bool { return s.same(o) && slices.Equal(s.Elements, o.Elements) }
+
 // base returns what makes a chain a base chain, or "".
 func (c RuleChain) base() string {
 	if c.Hook == "" {
@@ -133,17 +223,47 @@ func (c RuleChain) base() string {
 	return fmt.Sprintf("type %s hook %s priority %d; policy accept;", c.Type, c.Hook, c.Priority)
 }
 
+// IsMap reports whether the set has values.
+func (s RuleSet) IsMap() bool { return strings.Contains(s.Type, " : ") }
+
+// command returns "set" or "map".
+func (s RuleSet) command() string {
+	if s.IsMap() {
+		return "map"
+	}
+	return "set"
+}
+
 // spec returns what a set is.
 func (s RuleSet) spec() string {
-	return fmt.Sprintf("type ipv4_addr; size %d; flags dynamic,timeout;", s.Size)
+	out := "type " + s.Type + ";"
+	if s.Size > 0 {
+		out += fmt.Sprintf(" size %d;", s.Size)
+	}
+	if s.Flags != "" {
+		out += " flags " + s.Flags + ";"
+	}
+	return out
 }
 
 // String implements Object.
-func (r Ruleset) String() string {
+func (r Ruleset) String() string { return "nft -f - <<'END'\n" + r.block(false) + "END" }
+
+// block returns the table in the notation of nft(8), with digests or as a person would write it.
+func (r Ruleset) block(digests bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "nft -f - <<'END'\ntable inet %s {\n", r.Table)
+	fmt.Fprintf(&b, "table %s %s {\n", r.Family, r.Table)
 	for _, s := range r.Sets {
-		fmt.Fprintf(&b, "\tset %s { %s }\n", s.Name, s.spec())
+		spec := s.spec()
+		if digests {
+			spec += fmt.Sprintf(" comment \"#%s\";", s.Digest())
+		}
+		if len(s.Elements) == 0 {
+			fmt.Fprintf(&b, "\t%s %s { %s }\n", s.command(), s.Name, spec)
+			continue
+		}
+		fmt.Fprintf(&b, "\t%s %s {\n\t\t%s\n", s.command(), s.Name, spec)
+		fmt.Fprintf(&b, "\t\telements = {\n\t\t\t%s\n\t\t}\n\t}\n", strings.Join(s.Elements, ",\n\t\t\t"))
 	}
 	for _, c := range r.Chains {
 		fmt.Fprintf(&b, "\tchain %s {\n", c.Name)
@@ -151,11 +271,15 @@ func (r Ruleset) String() string {
 			fmt.Fprintf(&b, "\t\t%s\n", base)
 		}
 		for _, rule := range c.Rules {
-			fmt.Fprintf(&b, "\t\t%v\n", rule)
+			text := rule.String()
+			if digests {
+				text = rule.command()
+			}
+			fmt.Fprintf(&b, "\t\t%s\n", text)
 		}
 		b.WriteString("\t}\n")
 	}
-	b.WriteString("}\nEND")
+	b.WriteString("}\n")
 	return b.String()
 }
 

@@ -6,19 +6,26 @@ import (
 	"strings"
 )
 
-// Script returns the commands of nft(8), for one transaction, that make r of have: of what was observed, or of the zero Ruleset if
-// there is no such table. Rules, chains and sets that are in both stay as they are, and sets keep their elements. If another
-// program has turned one of them into something else, the whole table is made anew.
+// Script returns the commands of nft(8), for one transaction, that make r of have: of what was
+// observed, or of the zero Ruleset if there is no such table. Rules, chains, sets and elements that
+// are in both stay as they are. If another program has turned one of them into something else, the
+// whole table is made anew.
 func (r Ruleset) Script(have Ruleset) string {
-	w := script{table: r.Table}
-	w.add("add table inet %s", r.Table)
+	w := script{table: r.Family + " " + r.Table}
+	if have.Table == "" {
+		return r.block(true)
+	}
+	w.add("add table %s", w.table)
 	if r.conflicts(have) {
-		w.add("delete table inet %s", r.Table)
-		return w.String() + r.Script(Ruleset{})
+		w.add("delete table %s", w.table)
+		return w.String() + r.block(true)
+	}
+	if r.Equal(have) {
+		return w.String()
 	}
 	for _, s := range r.Sets {
-		if !slices.Contains(have.Sets, s) {
-			w.add("add set inet %s %s { %s }", r.Table, s.Name, s.spec())
+		if have.Set(s.Name) == nil {
+			w.add("add %s %s %s { %s comment \"#%s\"; }", s.command(), w.table, s.Name, s.spec(), s.Digest())
 		}
 	}
 	for _, c := range r.Chains { // rules of one may lead to another one
@@ -28,25 +35,32 @@ func (r Ruleset) Script(have Ruleset) string {
 	}
 	for _, c := range have.Chains {
 		if r.chain(c.Name) == nil {
-			w.add("flush chain inet %s %s", r.Table, c.Name)
+			w.add("flush chain %s %s", w.table, c.Name)
 		}
 	}
+	for _, s := range r.Sets {
+		var elements []string
+		if h := have.Set(s.Name); h != nil {
+			elements = h.Elements
+		}
+		w.elements("delete", s.Name, WithoutElements(elements, s.Elements))
+		w.elements("add", s.Name, WithoutElements(s.Elements, elements))
+	}
 	for _, c := range r.Chains {
-		switch h := have.chain(c.Name); {
-		case h != nil:
-			w.rules(c, h.Rules)
-		default:
-			w.rules(c, nil)
+		var rules []TextRule
+		if h := have.chain(c.Name); h != nil {
+			rules = h.Rules
+		}
+		w.rules(c, rules)
+	}
+	for _, s := range have.Sets { // elements of a map may lead to chains
+		if r.Set(s.Name) == nil {
+			w.add("delete %s %s %s", s.command(), w.table, s.Name)
 		}
 	}
 	for _, c := range have.Chains {
 		if r.chain(c.Name) == nil {
-			w.add("delete chain inet %s %s", r.Table, c.Name)
-		}
-	}
-	for _, s := range have.Sets {
-		if !slices.ContainsFunc(r.Sets, func(n RuleSet) bool { return n.Name == s.Name }) {
-			w.add("delete set inet %s %s", r.Table, s.Name)
+			w.add("delete chain %s %s", w.table, c.Name)
 		}
 	}
 	return w.String()
@@ -54,8 +68,17 @@ func (r Ruleset) Script(have Ruleset) string {
 
 // chain returns the chain of a name, or nil.
 func (r Ruleset) chain(name string) *RuleChain {
-	if i, ok := slices.BinarySearchFunc(r.Chains, name, func(c RuleChain, name string) int { return strings.Compare(c.Name, name) }); ok {
+	if i, ok := slices.BinarySearchFunc(r.Chains, name, byName); ok {
 		return &r.Chains[i]
+	}
+	return nil
+}
+
+// Set returns the set of a name, or nil.
+func (r Ruleset) Set(name string) *RuleSet {
+	i, ok := slices.BinarySearchFunc(r.Sets, name, func(s RuleSet, name string) int { return strings.Compare(s.Name, name) })
+	if ok {
+		return &r.Sets[i]
 	}
 	return nil
 }
@@ -63,9 +86,20 @@ func (r Ruleset) chain(name string) *RuleChain {
 // conflicts reports whether a chain or a set of r exists with other settings.
 func (r Ruleset) conflicts(have Ruleset) bool {
 	return slices.ContainsFunc(have.Chains, func(h RuleChain) bool { c := r.chain(h.Name); return c != nil && !c.same(h) }) ||
-		slices.ContainsFunc(have.Sets, func(h RuleSet) bool {
-			return slices.ContainsFunc(r.Sets, func(s RuleSet) bool { return s.Name == h.Name && s != h })
-		})
+		slices.ContainsFunc(have.Sets, func(h RuleSet) bool { s := r.Set(h.Name); return s != nil && !s.same(h) })
+}
+
+// WithoutElements returns the elements of a that are not in b. Both are sorted.
+func WithoutElements(a, b []string) (out []string) {
+	for _, e := range a {
+		for len(b) > 0 && b[0] < e {
+			b = b[1:]
+		}
+		if len(b) == 0 || b[0] != e {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // script collects commands of nft(8), one a line.
@@ -79,13 +113,24 @@ func (w *script) add(format string, args ...any) { fmt.Fprintf(w, format+"\n", a
 // chain adds a chain without rules.
 func (w *script) chain(c RuleChain) {
 	if base := c.base(); base != "" {
-		w.add("add chain inet %s %s { %s }", w.table, c.Name, base)
+		w.add("add chain %s %s { %s }", w.table, c.Name, base)
 		return
 	}
-	w.add("add chain inet %s %s", w.table, c.Name)
+	w.add("add chain %s %s", w.table, c.Name)
 }
 
-// rules changes the rules of a chain: those between the rules that stay at the beginning and those that stay at the end.
+// elementBatch is the number of elements in one command.
+const elementBatch = 500
+
+// elements adds or deletes elements of a set.
+func (w *script) elements(verb, set string, elements []string) {
+	for some := range slices.Chunk(elements, elementBatch) {
+		w.add("%s element %s %s { %s }", verb, w.table, set, strings.Join(some, ", "))
+	}
+}
+
+// rules changes the rules of a chain: those between the rules that stay at the beginning and those
+// that stay at the end.
 func (w *script) rules(c RuleChain, have []TextRule) {
 	first, last := 0, 0
 	for first < len(have) && first < len(c.Rules) && sameRule(have[first], c.Rules[first]) {
@@ -95,11 +140,11 @@ func (w *script) rules(c RuleChain, have []TextRule) {
 		last++
 	}
 	for _, r := range have[first : len(have)-last] {
-		w.add("delete rule inet %s %s handle %d", w.table, c.Name, r.Handle)
+		w.add("delete rule %s %s handle %d", w.table, c.Name, r.Handle)
 	}
-	put := fmt.Sprintf("add rule inet %s %s", w.table, c.Name)
+	put := fmt.Sprintf("add rule %s %s", w.table, c.Name)
 	if last > 0 {
-		put = fmt.Sprintf("insert rule inet %s %s handle %d", w.table, c.Name, have[len(have)-last].Handle)
+		put = fmt.Sprintf("insert rule %s %s handle %d", w.table, c.Name, have[len(have)-last].Handle)
 	}
 	for _, r := range c.Rules[first : len(c.Rules)-last] {
 		w.add("%s %s", put, r.command())

@@ -8,7 +8,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
-	"subctl/dataplane"
+	"subctl/dataplane/dataplanetest"
 	"subctl/internal/kubetest"
 )
 
@@ -42,16 +42,12 @@ func TestConnectionsWaitForAGateway(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, test.again, p.Again)
 			unchosen, gone := 0, 0
-			for _, o := range p.State {
-				if r, ok := o.(dataplane.Returns); ok {
-					for _, g := range r.Gateways {
-						if g.Weight == 0 {
-							unchosen++
-						}
-						if g.Down {
-							gone++
-						}
-					}
+			for _, g := range dataplanetest.ReturnGateways(p.State) {
+				if !g.Chosen {
+					unchosen++
+				}
+				if g.Down {
+					gone++
 				}
 			}
 			require.Equal(t, 1, unchosen, "new connections do not choose it")

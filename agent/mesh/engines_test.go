@@ -159,8 +159,8 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 				if ok {
 					require.Equal(t, test.mtu, mtu)
 				}
-				sources, known := p.State[dataplane.Sources{Table: dataplane.RouteOwner.NFTable}.Key()].(dataplane.Sources)
-				require.Equal(t, test.mtu != 0, known && slices.Contains(sources.Remote, westPods), "node %s keeps the sources of packets", node)
+				sources, known := p.State[dataplane.RulesetKey(dataplane.SourcesTable.Family, dataplane.SourcesTable.Name)].(dataplane.Ruleset)
+				require.Equal(t, test.mtu != 0, known && slices.Contains(sources.Set("remote").Elements, westPods.String()), "node %s keeps the sources of packets", node)
 				require.Equal(t, test.mtu == 0, slices.Contains(p.Mesh.Cables.Barred, westPods), "node %s", node)
 				endpoints, _ := p.remoteEndpoints(Outcome{})
 				require.Len(t, endpoints, 1)

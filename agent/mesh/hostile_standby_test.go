@@ -11,7 +11,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
-	"subctl/dataplane"
+	"subctl/dataplane/dataplanetest"
 )
 
 // north returns an Endpoint of a cluster that is younger than all others, like that of another cluster's gateway.
@@ -78,12 +78,8 @@ func TestHostileMark(t *testing.T) {
 		p, err := planRoute(s)
 		require.NoError(t, err)
 		out := map[string]uint32{}
-		for _, o := range p.State {
-			if r, ok := o.(dataplane.Returns); ok {
-				for _, g := range r.Gateways {
-					out[g.MAC] = g.Mark
-				}
-			}
+		for _, g := range dataplanetest.ReturnGateways(p.State) {
+			out[g.MAC] = g.Mark
 		}
 		return out
 	}

@@ -32,12 +32,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	switch o := o.(type) {
 	case dataplane.Set:
 		return refuseSet(o)
-	case dataplane.Sources:
-		return refuseIf(slices.Contains(o.Local, netip.Prefix{}) || slices.Contains(o.Remote, netip.Prefix{}), "no network")
 	case dataplane.Antispoof:
 		return refuseIf(o.Table == "" || len(o.Rules()) == 0, "no name or no rules")
-	case dataplane.Returns:
-		return refuseReturns(o)
 	case dataplane.Globalnet:
 		return refuseGlobalnet(o)
 	case dataplane.Ruleset:
@@ -129,7 +125,8 @@ func refuseGlobalnet(g dataplane.Globalnet) error {
 	)
 }
 
-// refuseRuleset refuses rules that lead to no chain, or use no set, and chains and sets in another order than the kernel returns them.
+// refuseRuleset refuses rules and elements that lead to no chain, rules that use no set, and chains, sets and elements in another order than
+// the kernel returns them.
 func refuseRuleset(r dataplane.Ruleset) error {
 	names := map[string]bool{}
 	for _, c := range r.Chains {
@@ -138,34 +135,33 @@ func refuseRuleset(r dataplane.Ruleset) error {
 	for _, s := range r.Sets {
 		names["@"+s.Name] = true
 	}
+	texts := [][]string{}
 	for _, c := range r.Chains {
 		for _, rule := range c.Rules {
-			words := strings.FieldsFunc(rule.Text, func(c rune) bool { return c == ' ' || c == ',' })
-			for i, word := range words {
-				leads := i > 0 && (words[i-1] == "jump" || words[i-1] == "goto")
-				if (leads || strings.HasPrefix(word, "@") && !strings.HasPrefix(word, "@th")) && !names[word] {
-					return fmt.Errorf("no such chain or set: %s", word)
-				}
+			texts = append(texts, strings.FieldsFunc(rule.Text, func(c rune) bool { return c == ' ' || c == ',' }))
+		}
+	}
+	for _, s := range r.Sets {
+		if !slices.IsSorted(s.Elements) || len(slices.Compact(slices.Clone(s.Elements))) != len(s.Elements) {
+			return fmt.Errorf("set %s: its elements are not sorted, or one is there twice", s.Name)
+		}
+		for _, e := range s.Elements {
+			texts = append(texts, strings.Fields(e))
+		}
+	}
+	for _, words := range texts {
+		for i, word := range words {
+			leads := i > 0 && (words[i-1] == "jump" || words[i-1] == "goto")
+			if (leads || strings.HasPrefix(word, "@") && !strings.HasPrefix(word, "@th")) && !names[word] {
+				return fmt.Errorf("no such chain or set: %s", word)
 			}
 		}
 	}
 	return errors.Join(
-		refuseIf(r.Table == "" || len(names) != len(r.Chains)+len(r.Sets), "no name, or one name twice"),
+		refuseIf(r.Family == "" || r.Table == "" || len(names) != len(r.Chains)+len(r.Sets), "no family, no name, or one name twice"),
 		refuseIf(!slices.IsSortedFunc(r.Chains, func(a, b dataplane.RuleChain) int { return strings.Compare(a.Name, b.Name) }), "chains are not sorted"),
 		refuseIf(!slices.IsSortedFunc(r.Sets, func(a, b dataplane.RuleSet) int { return strings.Compare(a.Name, b.Name) }), "sets are not sorted"),
 	)
-}
-
-func refuseReturns(r dataplane.Returns) error {
-	if r.Table == "" || r.Dev == "" || r.Mask == 0 {
-		return errors.New("no name, device or mask")
-	}
-	for _, g := range r.Gateways {
-		if err := errors.Join(refuseMAC(g.MAC), refuseIf(g.Mark == 0 || g.Mark&^r.Mask != 0, "mark outside the mask")); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func refuseIf(bad bool, why string) error {

@@ -17,7 +17,7 @@ import (
 // NodeIP is the address that the node of Walk has on a device of its own.
 const NodeIP = "172.18.0.2"
 
-// Walk makes target hold random states of dataplane.GatewayOwner, with tables of dataplane.RouteOwner.Returns, one after the other, which
+// Walk makes target hold random states of dataplane.GatewayOwner, with dataplane.ReturnsTable, one after the other, which
 // depend on seed: any plan may follow any other, also after steps that failed. It requires that each State is reached, that
 // a second Sync finds nothing to do, that Ahead is right about what the target holds, and that nothing is left in the end. On a real kernel
 // the node must have the address NodeIP, and no other agent.
@@ -114,14 +114,28 @@ func randomState(r *rand.Rand) dataplane.State {
 	return s
 }
 
-// randomReturns returns a table for the replies to connections of some gateways.
+// randomReturns returns a table for the replies to connections of some gateways, with a set of networks and a map that leads to chains.
 func randomReturns(r *rand.Rand) dataplane.Object {
-	out := dataplane.Returns{Table: dataplane.RouteOwner.Returns, Dev: pick(r, "eth0", "vx-submariner"), Mask: pick[uint32](r, 0x3f, 0xff00)}
-	if r.IntN(2) == 0 {
-		out.Cables = []string{"vxlan-tunnel", "subvx-*"}
-	}
+	out := dataplane.Ruleset{Family: dataplane.ReturnsTable.Family, Table: dataplane.ReturnsTable.Name}
+	out.AddChain("prerouting", "filter", "prerouting", pick(r, -150, -149))
+	out.Add("prerouting", "iifname %q goto arrived", pick(r, "eth0", "vx-submariner"))
+	nets := dataplane.RuleSet{Name: "nets", Type: "ipv4_addr", Flags: "interval"}
+	leads := dataplane.RuleSet{Name: "leads", Type: "ipv4_addr . mark : verdict"}
 	for i := range pick(r, 0, 1, 3) {
-		out.Gateways = append(out.Gateways, dataplane.ReturnGateway{MAC: fmt.Sprintf("02:73:f0:12:00:%02x", i), Mark: uint32(i+1) * (out.Mask & -out.Mask)})
+		out.Add("arrived", "ether saddr 02:73:f0:12:00:%02x ct mark set %#x accept", i, i+pick(r, 1, 2))
+		gateway := fmt.Sprint("gateway", i)
+		out.Add(gateway, "counter drop")
+		nets.Elements = append(nets.Elements, fmt.Sprintf("10.%d.0.0/%d", 32*i, pick(r, 12, 16)))
+		leads.Elements = append(leads.Elements, fmt.Sprintf("192.0.2.%d . 7 : goto %s", i, gateway))
+	}
+	out.Add("arrived", "ip saddr 10.0.0.1 accept")
+	if r.IntN(2) == 0 {
+		out.Sets = append(out.Sets, leads)
+		out.Add("arrived", "ip saddr . meta mark vmap @leads")
+	}
+	if r.IntN(2) == 0 {
+		out.Sets = append(out.Sets, nets)
+		out.Add("arrived", "ip saddr @nets drop")
 	}
 	return out
 }

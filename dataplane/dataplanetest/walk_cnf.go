@@ -54,9 +54,11 @@ func randomCNF(r *rand.Rand) dataplane.State {
 
 // randomRuleset returns a table whose chains have common rules at the beginning, in the middle or at the end.
 func randomRuleset(r *rand.Rand) dataplane.Object {
-	out := dataplane.Ruleset{Table: dataplane.CNFOwner.Ruleset}
+	out := dataplane.Ruleset{Family: dataplane.CNFRules.Family, Table: dataplane.CNFRules.Name}
 	for i := range r.IntN(3) {
-		out.Sets = append(out.Sets, dataplane.RuleSet{Name: fmt.Sprint("sticky_", i), Size: pick(r, 1000, 1000, 2000)})
+		out.Sets = append(out.Sets, dataplane.RuleSet{
+			Name: fmt.Sprint("sticky_", i), Type: "ipv4_addr", Flags: "dynamic,timeout", Size: pick(r, 1000, 1000, 2000),
+		})
 	}
 	for i := range r.IntN(4) {
 		c := dataplane.RuleChain{Name: fmt.Sprint("zone_", i+r.IntN(2)*4)}

@@ -124,8 +124,55 @@ func BenchmarkSourcesOneChanged(b *testing.B) {
 	}
 	slices.SortFunc(remote, netip.Prefix.Compare)
 	for i := 0; b.Loop(); i++ {
-		s := dataplane.Sources{Table: dataplane.RouteOwner.NFTable, Local: []netip.Prefix{cidr("172.16.0.0/16")}, Remote: slices.Delete(slices.Clone(remote), i%2000, i%2000+1)}
+		s := sourcesOf(slices.Delete(slices.Clone(remote), i%2000, i%2000+1)...)
 		require.Len(b, settle(b, ns, h, state(b, s)), 1)
 		require.Empty(b, settle(b, ns, h, state(b, s)))
 	}
+}
+
+// The time of a Sync of 50,000 elements of a map: of all of them, of one more or less, the same by nft(8), and of nothing to do after another
+// program has changed nftables.
+func BenchmarkElements(b *testing.B) {
+	const n = 50_000
+	ns, h := node(b, dataplane.RouteOwner)
+	table := func(first int) dataplane.Ruleset {
+		r := returnsOf(1)
+		m := dataplane.RuleSet{Name: "pairs", Type: "ipv4_addr : ipv4_addr"}
+		for i := first; i < n; i++ {
+			m.Elements = append(m.Elements, fmt.Sprintf("242.1.%d.%d : 10.1.%d.%d", i>>8, i&255, i>>8, i&255))
+		}
+		slices.Sort(m.Elements)
+		r.Sets = []dataplane.RuleSet{m}
+		return r
+	}
+	full, less := table(0), table(1)
+	b.Run("from empty", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			settle(b, ns, h, nil)
+			b.StartTimer()
+			settle(b, ns, h, state(b, full))
+		}
+	})
+	settle(b, ns, h, state(b, full))
+	b.Run("one more or less", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			require.Len(b, settle(b, ns, h, state(b, []dataplane.Ruleset{less, full}[i%2])), 1)
+		}
+	})
+	settle(b, ns, h, state(b, full))
+	b.Run("one more or less by nft", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			ns.Run("nft -f - <<'END'\n" + []dataplane.Ruleset{less, full}[i%2].Script([]dataplane.Ruleset{full, less}[i%2]) + "END")
+		}
+	})
+	settle(b, ns, h, state(b, full))
+	b.Run("nothing to do", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			ns.Run("nft add table ip other; nft delete table ip other")
+			b.StartTimer()
+			require.Empty(b, settle(b, ns, h, state(b, full)))
+		}
+	})
 }

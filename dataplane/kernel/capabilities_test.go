@@ -5,7 +5,6 @@ package kernel
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -39,9 +38,7 @@ func TestMain(m *testing.M) {
 
 // everyKind holds an object of each kind, except IPsec.
 func everyKind() []dataplane.Object {
-	return append(one(), returnsOf(1), globalnet(), dataplane.Sources{
-		Table: dataplane.GatewayOwner.NFTable, Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")}, Masquerades: true,
-	})
+	return append(one(), returnsOf(1), globalnet(), sourcesOf(cidr("10.1.0.0/16")))
 }
 
 // work opens the socket of pings, and makes the namespace hold everyKind and then nothing.
@@ -52,7 +49,7 @@ func work() error {
 	}
 	defer unix.Close(s)
 	owner := dataplane.GatewayOwner
-	owner.Returns = dataplane.RouteOwner.Returns
+	owner.Nftables = dataplane.RouteOwner.Nftables
 	h, err := New(owner)
 	if err != nil {
 		return err

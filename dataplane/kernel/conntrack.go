@@ -107,7 +107,7 @@ func sameEntry(entry []byte) []byte {
 
 // direct returns a function that reports whether a connection from one of some networks did not
 // come through a cable, as its destination is in none of the networks that other clusters reach:
-// see dataplane.Sources.Announced.
+// see dataplane.DirectConnections.
 func direct(from, announced []netip.Prefix) func(original dataplane.Flow) bool {
 	for _, d := range dataplane.DeviceNets {
 		announced = append(slices.Clip(announced), d.Net)

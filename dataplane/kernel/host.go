@@ -63,6 +63,8 @@ type Host struct {
 	stores   []store // each once, in order of kinds
 	byKind   map[dataplane.Kind]store
 
+	rulesetsSeen map[dataplane.Nftable]nftSeen // as they were read last
+
 	// endMatching is deleteFlows, except in tests.
 	endMatching func(match func(original, reply dataplane.Flow) bool) error
 	// tablesOfIPv6 is the function with this name, except in tests.
@@ -129,18 +131,16 @@ func New(owner dataplane.Owner) (*Host, error) {
 	host := &Host{
 		owner: owner, nl: h, conn: c, tracking: tracking, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
 		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
-		conflicts: map[dataplane.Kind][]string{},
+		conflicts: map[dataplane.Kind][]string{}, rulesetsSeen: map[dataplane.Nftable]nftSeen{},
 	}
 	host.endMatching, host.tablesOfIPv6 = host.deleteFlows, tablesOfIPv6
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, sources{host}, returns{host}, globalnets{host}, rulesets{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, rulesets{host}, globalnets{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
 	host.byKind = map[dataplane.Kind]store{
 		dataplane.KindSet:       sets{host},
 		dataplane.KindAntispoof: antispoofs{host},
 		dataplane.KindChain:     chains{host},
-		dataplane.KindSources:   sources{host},
-		dataplane.KindReturns:   returns{host},
 		dataplane.KindGlobalnet: globalnets{host},
 		dataplane.KindRuleset:   rulesets{host},
 		dataplane.KindDaemon:    daemons{host},

@@ -32,7 +32,7 @@ type iptables struct {
 
 	locked lockout
 
-	sourcesSeen, antispoofSeen, returnsSeen, globalnetSeen, rulesetSeen nftSeen
+	antispoofSeen, globalnetSeen nftSeen
 	// globalnetLeft is a former Globalnet with elements whose connections could not be ended yet; the zero value if there is none.
 	globalnetLeft dataplane.Globalnet
 	antispoofLeft antispoofLeft

@@ -154,10 +154,25 @@ func fingerprints(s dataplane.State) (out []string) {
 			out = append(out, fmt.Sprint(o.Table, o.Fingerprint(), o.Inner, o.Ends, o.Remote, o.Own))
 		case dataplane.Globalnet:
 			out = append(out, fmt.Sprint(o.Table, o.Fingerprint(), o.Own, o.Echoes, o.Services, o.Backends, o.Replies, o.Pools, o.Sources, o.Shared))
-		case dataplane.Returns:
-			out = append(out, o.Table+" "+o.Fingerprint())
+		case dataplane.Ruleset:
+			out = append(out, shape(o))
 		default:
 			out = append(out, o.String())
+		}
+	}
+	return out
+}
+
+// shape returns a table as digests of its rules and sets, with the elements.
+func shape(r dataplane.Ruleset) string {
+	out := r.Table
+	for _, s := range r.Sets {
+		out += fmt.Sprint(" ", s.Name, s.Digest(), s.Elements)
+	}
+	for _, c := range r.Chains {
+		out += fmt.Sprint(" ", c.Name, c.Type, c.Hook, c.Priority, c.Odd)
+		for _, rule := range c.Rules {
+			out += " " + rule.Digest()
 		}
 	}
 	return out

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +24,7 @@ func routeAgent(t testing.TB) dataplane.State {
 			Rules: []string{"-m set --match-set SUBMARINER-REMOTE dst -j RETURN"},
 		},
 		dataplane.Antispoof{Table: "submariner-route-antispoof", Ports: []int{dataplane.IntraPort}},
-		dataplane.Sources{Table: "submariner-route", Local: []netip.Prefix{cidr("10.0.0.0/16")}, Remote: []netip.Prefix{cidr("10.1.0.0/16")}},
+		sourcesOf(cidr("10.1.0.0/16")),
 		returnsOf(1),
 		dataplane.VXLAN{
 			Name: dev, MAC: mac, VNI: dataplane.IntraVNI, Local: ip("172.18.0.2"), Port: dataplane.IntraPort, MTU: 1450,

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -19,47 +20,106 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rulesets is the owner's nftables table of Ruleset: everything in it is ours. It is written by nft(8), as its rules are text, and read
-// over netlink.
+// rulesets are the owner's nftables tables whose rules are text: everything in them is ours. They
+// are written by nft(8), and read over netlink. If nothing but elements of sets changes, they are
+// written over netlink, too: nft(8) first reads all sets of intervals of the table
+// (docs/adr/0051-nftables-is-text.md).
 type rulesets struct{ *Host }
 
 const (
 	nfprotoInet = 1 // NFPROTO_INET, linux/netfilter.h
 
-	setAnonymous = 0x1         // NFT_SET_ANONYMOUS, linux/netfilter/nf_tables.h
-	setTypeAddr4 = 7           // TYPE_IPADDR of nft(8), include/datatype.h: what a key means to its user
-	setDynamic   = 0x10 | 0x20 // NFT_SET_TIMEOUT | NFT_SET_EVAL
-	policyAccept = 1           // NF_ACCEPT, linux/netfilter.h
+	setAnonymous = 0x1  // NFT_SET_ANONYMOUS, linux/netfilter/nf_tables.h
+	setDynamic   = 0x20 // NFT_SET_EVAL
+	setInterval  = 0x4  // NFT_SET_INTERVAL
+	policyAccept = 1    // NF_ACCEPT, linux/netfilter.h
 )
 
-// inetHooks are the names of the hooks of family inet (enum nf_inet_hooks).
+// inetHooks are the names of the hooks of families ip, ip6 and inet (enum nf_inet_hooks).
 var inetHooks = []string{"prerouting", "input", "forward", "output", "postrouting"}
 
-func (s rulesets) list() ([]dataplane.Object, error) {
-	return s.listTable(s.owner.Ruleset, &s.ipt.rulesetSeen, func() (dataplane.Object, error) { return s.read() })
+// nftFamilies are the families of tables.
+var nftFamilies = map[string]uint8{"ip": uint8(family4), "ip6": uint8(family6), "inet": nfprotoInet}
+
+func (s rulesets) list() (out []dataplane.Object, err error) {
+	for _, t := range s.owner.Nftables {
+		r, is, err := s.table(t)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			out = append(out, r)
+		}
+	}
+	return out, nil
 }
 
-// put runs one transaction: all of it takes effect, or nothing.
+// table returns a table, if it exists. Nothing is read if nothing in nftables has changed.
+func (s rulesets) table(t dataplane.Nftable) (r dataplane.Ruleset, is bool, err error) {
+	seen := s.rulesetsSeen[t]
+	out, err := s.listTable(t.Name, &seen, func() (dataplane.Object, error) { return s.read(t) })
+	s.rulesetsSeen[t] = seen
+	if err != nil || len(out) == 0 {
+		return r, false, err
+	}
+	return out[0].(dataplane.Ruleset), true, nil
+}
+
+// put changes the table, and then the connections that depend on it.
 func (s rulesets) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Ruleset)
-	seen, err := s.list() // nothing is read if nothing has changed
+	t := dataplane.Nftable{Family: w.Family, Name: w.Table}
+	have, _, err := s.table(t) // nothing is read if nothing has changed
 	if err != nil {
 		return err
 	}
-	have := dataplane.Ruleset{}
-	if len(seen) > 0 {
-		have = seen[0].(dataplane.Ruleset)
-	}
-	if err := s.run(w.Script(have)); err != nil {
+	if err := s.write(t, have, w); err != nil {
 		return fmt.Errorf("changing table %s: %w", w.Table, err)
 	}
+	return s.markDirectOf(have, w)
+}
+
+// write runs one transaction: all of it takes effect, or nothing.
+func (s rulesets) write(t dataplane.Nftable, have, w dataplane.Ruleset) error {
+	if have.Table == "" || !have.SameShape(w) {
+		return s.run(w.Script(have))
+	}
+	if err := s.alterElements(t, have, w); err != nil {
+		return err
+	}
+	have.Sets = w.Sets
+	seen := s.rulesetsSeen[t]
+	seen.became(have, s.conn.Generation())
+	s.rulesetsSeen[t] = seen
 	return nil
 }
 
+// markDirectOf gives dataplane.DirectMark to connections that exist: of networks that are new, or
+// of all if the rules are.
+func (s rulesets) markDirectOf(have, w dataplane.Ruleset) error {
+	from := w.Set(w.Direct.From)
+	if from == nil {
+		return nil
+	}
+	elements := from.Elements
+	if had := have.Set(w.Direct.From); had != nil && have.SameShape(w) {
+		elements = dataplane.WithoutElements(elements, had.Elements)
+	}
+	var nets []netip.Prefix
+	for _, e := range elements {
+		n, err := netip.ParsePrefix(e)
+		if err != nil {
+			return fmt.Errorf("reading set %s of table %s: %w", from.Name, w.Table, err)
+		}
+		nets = append(nets, n)
+	}
+	return s.markDirect(nets, w.Direct.Announced)
+}
+
 func (s rulesets) del(old dataplane.Object) error {
-	table := old.(dataplane.Ruleset).Table
-	if err := s.run(fmt.Sprintf("add table inet %s\ndelete table inet %[1]s\n", table)); err != nil {
-		return fmt.Errorf("removing table %s: %w", table, err)
+	r := old.(dataplane.Ruleset)
+	if err := s.run(fmt.Sprintf("add table %s %s\ndelete table %[1]s %[2]s\n", r.Family, r.Table)); err != nil {
+		return fmt.Errorf("removing table %s: %w", r.Table, err)
 	}
 	return nil
 }
@@ -84,9 +144,9 @@ func (s rulesets) run(script string) error {
 	return nil
 }
 
-// ask sends a request about the table and returns the answers.
-func (s rulesets) ask(typ int, dump bool, attribute uint16) ([][]byte, error) {
-	q := netlink.PutString(netlink.NetfilterHeader(nfprotoInet), attribute, s.owner.Ruleset)
+// ask sends a request about a table and returns the answers.
+func (s rulesets) ask(t dataplane.Nftable, typ int, dump bool, attribute uint16) ([][]byte, error) {
+	q := netlink.PutString(netlink.NetfilterHeader(nftFamilies[t.Family]), attribute, t.Name)
 	typ |= unix.NFNL_SUBSYS_NFTABLES << 8
 	if dump {
 		return s.conn.Dump(unix.NETLINK_NETFILTER, typ, q)
@@ -94,10 +154,10 @@ func (s rulesets) ask(typ int, dump bool, attribute uint16) ([][]byte, error) {
 	return s.conn.Request(unix.NETLINK_NETFILTER, typ, 0, q)
 }
 
-// read returns the table. The error is Gone if there is none.
-func (s rulesets) read() (dataplane.Ruleset, error) {
-	out := dataplane.Ruleset{Table: s.owner.Ruleset}
-	msgs, err := s.ask(unix.NFT_MSG_GETTABLE, false, unix.NFTA_TABLE_NAME)
+// read returns a table. The error is Gone if there is none.
+func (s rulesets) read(t dataplane.Nftable) (dataplane.Ruleset, error) {
+	out := dataplane.Ruleset{Family: t.Family, Table: t.Name}
+	msgs, err := s.ask(t, unix.NFT_MSG_GETTABLE, false, unix.NFTA_TABLE_NAME)
 	if err != nil {
 		return dataplane.Ruleset{}, err
 	}
@@ -105,20 +165,27 @@ func (s rulesets) read() (dataplane.Ruleset, error) {
 	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
 		dormant = dormant || t == unix.NFTA_TABLE_FLAGS && binary.BigEndian.Uint32(v) != 0
 	}
-	if msgs, err = s.ask(unix.NFT_MSG_GETSET, true, unix.NFTA_SET_TABLE); err != nil {
+	if msgs, err = s.ask(t, unix.NFT_MSG_GETSET, true, unix.NFTA_SET_TABLE); err != nil {
 		return out, err
 	}
 	for _, m := range msgs {
-		if set, named := ruleSet(m); named {
-			out.Sets = append(out.Sets, set)
+		set := readSet(m)
+		if set.flags&setAnonymous != 0 { // it belongs to a rule
+			continue
 		}
+		if set.flags&setDynamic == 0 {
+			if err := s.readElements(t, &set); err != nil {
+				return out, err
+			}
+		}
+		out.Sets = append(out.Sets, set.RuleSet)
 	}
-	if msgs, err = s.ask(unix.NFT_MSG_GETCHAIN, true, unix.NFTA_CHAIN_TABLE); err != nil {
+	if msgs, err = s.ask(t, unix.NFT_MSG_GETCHAIN, true, unix.NFTA_CHAIN_TABLE); err != nil {
 		return out, err
 	}
 	at := map[string]int{}
 	for _, m := range msgs { // of all tables: the kernel does not filter
-		if c, table := ruleChain(m); table == s.owner.Ruleset {
+		if c, table := ruleChain(m, nftFamilies[t.Family]); table == t.Name {
 			c.Odd = c.Odd || dormant
 			out.Chains = append(out.Chains, c)
 		}
@@ -128,7 +195,7 @@ func (s rulesets) read() (dataplane.Ruleset, error) {
 	for i, c := range out.Chains {
 		at[c.Name] = i
 	}
-	if msgs, err = s.ask(unix.NFT_MSG_GETRULE, true, unix.NFTA_RULE_TABLE); err != nil {
+	if msgs, err = s.ask(t, unix.NFT_MSG_GETRULE, true, unix.NFTA_RULE_TABLE); err != nil {
 		return out, err
 	}
 	for _, m := range msgs {
@@ -140,32 +207,9 @@ func (s rulesets) read() (dataplane.Ruleset, error) {
 	return out, nil
 }
 
-// ruleSet reads a set, and reports whether it has a name of its own: the others belong to rules.
-func ruleSet(m []byte) (set dataplane.RuleSet, named bool) {
-	var typ, flags uint32
-	for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
-		switch t {
-		case unix.NFTA_SET_NAME:
-			set.Name = netlink.Text(v)
-		case unix.NFTA_SET_FLAGS:
-			flags = binary.BigEndian.Uint32(v)
-		case unix.NFTA_SET_KEY_TYPE:
-			typ = binary.BigEndian.Uint32(v)
-		case unix.NFTA_SET_DESC:
-			for t, v := range netlink.Attrs(v) {
-				if t == unix.NFTA_SET_DESC_SIZE {
-					set.Size = int(binary.BigEndian.Uint32(v))
-				}
-			}
-		}
-	}
-	set.Odd = typ != setTypeAddr4 || flags != setDynamic
-	return set, flags&setAnonymous == 0
-}
-
-// ruleChain reads a chain and the name of its table.
-func ruleChain(m []byte) (c dataplane.RuleChain, table string) {
-	if m[0] != nfprotoInet {
+// ruleChain reads a chain and the name of its table; "" if the table is of another family.
+func ruleChain(m []byte, family uint8) (c dataplane.RuleChain, table string) {
+	if m[0] != family {
 		return c, ""
 	}
 	for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {

@@ -36,7 +36,8 @@ func cnfState(t testing.TB) dataplane.State {
 
 func ruleset(note string) dataplane.Ruleset {
 	return dataplane.Ruleset{
-		Table: dataplane.CNFOwner.Ruleset, Sets: []dataplane.RuleSet{{Name: "sticky_a", Size: 100}},
+		Family: "inet", Table: dataplane.CNFRules.Name,
+		Sets: []dataplane.RuleSet{{Name: "sticky_a", Type: "ipv4_addr", Flags: "dynamic,timeout", Size: 100}},
 		Chains: []dataplane.RuleChain{
 			{Name: "fw_input", Type: "filter", Hook: "input", Rules: []dataplane.TextRule{
 				{Text: `iifname "eth0" jump zone_lan`, Note: note}, {Text: "ip saddr { 10.0.0.0/8, 192.0.2.1 } tcp dport 80 drop"},
@@ -189,8 +190,11 @@ ip rule add pref 999 from 10.0.0.3 lookup 40
 
 var digests = regexp.MustCompile(` ?#[0-9a-f]{12}`)
 
+// emptyComments are what is left of the comments of rules and sets without their digests.
+var emptyComments = regexp.MustCompile(`(?m) comment ""|^\s*comment ""\n`)
+
 func sorted(text string) []string {
-	lines := strings.Split(strings.ReplaceAll(text, ` comment ""`, ""), "\n")
+	lines := strings.Split(emptyComments.ReplaceAllString(text, ""), "\n")
 	slices.Sort(lines)
 	return lines
 }

@@ -134,7 +134,9 @@ func nftNews(m syscall.NetlinkMessage) bool {
 	for t, v := range netlink.Attrs(m.Data[nl.SizeofNfgenmsg:]) {
 		// 1 is the table in all messages: NFTA_TABLE_NAME, NFTA_SET_TABLE and so on
 		if t == unix.NFTA_TABLE_NAME && anybodys(func(o dataplane.Owner) bool {
-			return slices.Contains([]string{o.NFTable, o.Antispoof, o.Returns, o.Globalnet, o.Ruleset}, netlink.Text(v))
+			name := netlink.Text(v)
+			return name == o.Antispoof || name == o.Globalnet ||
+				slices.ContainsFunc(o.Nftables, func(t dataplane.Nftable) bool { return t.Name == name })
 		}) {
 			return true
 		}

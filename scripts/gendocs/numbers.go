@@ -105,6 +105,9 @@ func hexadecimal(rs dataplane.Ranges) string {
 
 // nftables returns the names of an owner's tables of nftables.
 func nftables(o dataplane.Owner) string {
-	names := slices.DeleteFunc([]string{o.NFTable, o.Antispoof, o.Returns, o.Globalnet, o.Ruleset}, func(name string) bool { return name == "" })
+	names := slices.DeleteFunc([]string{o.Antispoof, o.Globalnet}, func(name string) bool { return name == "" })
+	for _, t := range o.Nftables {
+		names = append(names, t.Name)
+	}
 	return "`" + strings.Join(names, "`, `") + "`"
 }

@@ -101,12 +101,13 @@ func (t *table) set(name string) {
 	if t.sets == nil {
 		t.sets = map[string]dataplane.RuleSet{}
 	}
-	t.sets[name] = dataplane.RuleSet{Name: name, Size: stickySources}
+	t.sets[name] = dataplane.RuleSet{Name: name, Type: "ipv4_addr", Flags: "dynamic,timeout", Size: stickySources}
 }
 
 // object returns the table as an object, if there is anything in it.
 func (t *table) object() (r dataplane.Ruleset, any bool) {
-	r.Table = dataplane.CNFOwner.Ruleset
+	r.Family = dataplane.CNFRules.Family
+	r.Table = dataplane.CNFRules.Name
 	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
 		r.Sets = append(r.Sets, t.sets[name])
 	}

@@ -2,12 +2,10 @@ package cable
 
 import (
 	"net/netip"
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"subctl/dataplane"
 )
 
 // A gateway gives its own address to connections to Services only where replies may reach another gateway.
@@ -48,10 +46,9 @@ func TestSourcesOfServices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.in.sources([]netip.Prefix{p("10.2.0.0/16")})
-			require.Equal(t, c.want, s.Masquerades)
-			require.Equal(t, c.here, s.Here)
-			masquerades := slices.ContainsFunc(s.Rules(), func(r dataplane.SourcesRule) bool { return r.Masquerades })
-			require.Equal(t, c.want, masquerades)
+			require.Equal(t, c.want, s.masquerades)
+			require.Equal(t, c.here, s.here)
+			require.Equal(t, c.want, strings.Contains(s.table().String(), "ct status dnat oifname"))
 		})
 	}
 }
