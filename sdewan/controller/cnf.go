@@ -98,6 +98,24 @@ func (c cnf) ready() bool {
 	return enough && !slices.ContainsFunc(c.pods, func(p *corev1.Pod) bool { return !isReady(p) })
 }
 
+// fault returns why rules cannot be applied to the CNF, whatever its pods are like; the zero problem if they can.
+func (c cnf) fault() problem {
+	switch {
+	case c.key.Name == "":
+		return problem{NoPurpose, fmt.Sprintf("the rule has no label %s: set it to the label of the CNF's Deployment", sdewan.PurposeLabel)}
+	case len(c.deployments) == 0:
+		return problem{NoCNF, fmt.Sprintf("no Deployment in namespace %s has the label %s=%s: the rule waits for one", c.key.Namespace, sdewan.PurposeLabel, c.key.Name)}
+	case len(c.deployments) > 1:
+		a, b := c.deployments[0].Name, c.deployments[1].Name
+		return problem{SeveralCNFs, fmt.Sprintf("Deployments %s and %s both have the label %s=%s: delete one of them, or change its label", a, b, sdewan.PurposeLabel, c.key.Name)}
+	case c.asleep():
+		return problem{NoPods, fmt.Sprintf("Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name)}
+	case c.deployments[0].Spec.Template.Labels[sdewan.PurposeLabel] != c.key.Name:
+		return problem{NoPods, fmt.Sprintf("the pods of Deployment %s do not have the label %s=%s: set it in its template, too", c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name)}
+	}
+	return problem{}
+}
+
 // asleep reports whether the CNF has no pods, and is to have none: then nothing has to be removed from anywhere.
 func (c cnf) asleep() bool {
 	return len(c.pods) == 0 && c.replicas() == 0

@@ -4,9 +4,12 @@
 // Deployment or a pod, leads to the same: all rules of the CNF are compared with what each of its pods returns, and
 // what differs is written, in the order of dependencies, to all pods at the same time. So the order of rules is the same on all
 // pods, an order that does not matter to the API server does not matter to a CNF either, and what no rule stands for is found and
-// removed. No CNF waits for another one, and no pod for one that answers slowly (runs.go).
+// removed. No CNF waits for another one, and no pod for one that answers slowly.
 //
-//	watch → snapshot (cnf.go) → aim and plan (desire.go, plan.go: pure) → sync (runs.go, pods.go, pod.go, session.go) → judge and report (verdicts.go, report.go)
+// Two controllers share the work. Their queues are fair between namespaces (fairqueue.go). What a sync came to passes between them in syncs.go.
+//
+//	CNFs: watch → snapshot (snapshot.go, cnf.go) → requests for pods that lack a change (revision.go) → judge and report (verdicts.go, report.go)
+//	pods: snapshot → aim and plan (desire.go, plan.go: pure) → sync (pods.go, pod.go, session.go) → a request for the CNF
 //
 // A rule is in sync only if all pods of the Deployment are ready and hold it. Pods that are ready get rules although others are not: what a
 // CNF does for its site must not wait for a spare that is broken.
@@ -18,7 +21,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -30,7 +32,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -58,11 +59,8 @@ type Options struct {
 	podTimeout time.Duration
 }
 
-// workers is the number of CNFs that are worked on at the same time, of which the first namespace can have half. Most workers wait for answers.
-const workers = 96
-
-// busy is after which time a CNF is tried again whose namespace has all the workers that it can have.
-const busy = 200 * time.Millisecond
+// cnfWorkers is the number of CNFs that are reported on at the same time, of which the first namespace can have half.
+const cnfWorkers = 32
 
 // maxWrites is the number of statuses and finalizers that are written at the same time. The first namespace can have half, 16: as much as an API server of
 // two cores can take.
@@ -87,18 +85,17 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// reconciler works on one CNF for each request: Name is the value of the label sdewanPurpose.
-type reconciler struct {
+// cnfReconciler works on one CNF for each request: Name is the value of the label sdewanPurpose. It makes requests for the pods that lack a change,
+// and reports what their syncs came to.
+type cnfReconciler struct {
 	o      Options
 	client client.Client // reads from the cache
 	events events.EventRecorder
 	fleet  *fleet
 	names  *names
-	runs   *runs
-	kinds  []sdewan.Kind
-	writes *shares // of statuses and finalizers
-
-	backoff workqueue.TypedRateLimiter[types.NamespacedName]
+	syncs  *syncs
+	writes *shares      // of statuses and finalizers
+	due    func(podKey) // makes a request for a pod
 
 	mu        sync.Mutex
 	faults    map[types.NamespacedName]problem   // of CNFs, as they were logged
@@ -107,85 +104,69 @@ type reconciler struct {
 	noted     map[types.NamespacedName]string    // mistakes in annotations of CNFs, as Events have them
 }
 
-func (r *reconciler) now() time.Time { return r.o.now() }
+func (r *cnfReconciler) now() time.Time { return r.o.now() }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if !r.runs.begin(req.NamespacedName) { // most of its CNFs are slow, or it has very many
-		return reconcile.Result{RequeueAfter: jitter(busy)}, nil
-	}
-	defer r.runs.end(req.NamespacedName)
-	c, err := r.snapshot(ctx, req.NamespacedName)
+func (r *cnfReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	c, err := snapshot(ctx, r.client, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	a := r.apply(ctx, c)
+	v := r.verdictsOf(ctx, c)
 	if ctx.Err() != nil {
-		return reconcile.Result{}, nil // the controller ends: what was cut off is no news about the CNF
+		return reconcile.Result{}, nil // the controller ends
 	}
-	err = r.report(ctx, a.rules, a.of)
+	err = r.report(ctx, v.rules, v.of)
 	if apierrors.IsConflict(err) { // the cache is behind, by milliseconds
 		return reconcile.Result{RequeueAfter: r.o.RetryFrom}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	pause := r.pause(c.key, a)
-	if len(c.deployments) == 0 {
-		return reconcile.Result{}, nil
-	}
-	return reconcile.Result{RequeueAfter: pause}, nil
+	r.syncs.reported(c.key, c.pods, v.states, v.rules)
+	return reconcile.Result{RequeueAfter: v.after}, nil
 }
 
-// pause returns the time after which the next attempt follows if nothing changes.
-func (r *reconciler) pause(key types.NamespacedName, a attempt) time.Duration {
-	if a.after == 0 || a.slow {
-		return max(a.after, r.backoff.When(key))
+// verdictsOf makes requests for the pods of a CNF that lack a change, and returns what is known of its rules.
+func (r *cnfReconciler) verdictsOf(ctx context.Context, c cnf) verdicts {
+	if p := c.fault(); p.reason != "" {
+		return r.verdictsWithout(c, p)
 	}
-	if !a.late {
-		r.backoff.Forget(key)
+	r.syncs.keep(c.key, c.pods)
+	r.fleet.keep(c.key, c.pods)
+	services, _ := r.names.known(ctx, c.rules)
+	j := judgement{cnf: c, services: services, states: r.syncs.states(c.key, c.pods, c.revisionOf(services))}
+	for i, s := range j.states {
+		if s.due {
+			r.due(podKey{c.key, c.pods[i].Name})
+		}
 	}
-	if pause := jitter(a.after); a.hold == 0 || pause < a.hold {
-		return pause
+	if !j.behind() {
+		r.note(c, j.mistakes())
 	}
-	return a.hold
+	return r.judge(j, sync.OnceValue(func() bool { return r.mayTell(c.key) }))
 }
 
-// apply makes the pods of a CNF hold its rules, as far as possible.
-func (r *reconciler) apply(ctx context.Context, c cnf) attempt {
-	all := func(v verdict) attempt {
-		return attempt{rules: c.rules, of: func(rule) verdict { return v }, after: r.o.Resync}
-	}
+// verdictsWithout returns the verdicts on rules that cannot be applied to their CNF.
+func (r *cnfReconciler) verdictsWithout(c cnf, p problem) verdicts {
+	r.syncs.keep(c.key, nil)
+	v := verdict{problem: p}
 	switch {
 	case len(c.deployments) == 0:
-		r.keep(c.key, nil)
+		r.fleet.keep(c.key, nil)
 		r.forget(c.key)
 		r.note(c, nil)
-		p := problem{NoCNF, fmt.Sprintf("no Deployment in namespace %s has the label %s=%s: the rule waits for one", c.key.Namespace, sdewan.PurposeLabel, c.key.Name)}
-		if c.key.Name == "" {
-			p = problem{NoPurpose, fmt.Sprintf("the rule has no label %s: set it to the label of the CNF's Deployment", sdewan.PurposeLabel)}
-		}
-		return all(verdict{problem: p, gone: true})
-	case len(c.deployments) > 1:
-		a, b := c.deployments[0], c.deployments[1]
-		p := problem{SeveralCNFs, fmt.Sprintf("Deployments %s and %s both have the label %s=%s: delete one of them, or change its label", a.Name, b.Name, sdewan.PurposeLabel, c.key.Name)}
-		r.runs.keep(c.key, nil)
+		v.gone = true
+	case c.asleep():
+		r.fleet.keep(c.key, nil)
+		r.settled(c.key)
+		v.gone = true
+	default:
 		for _, d := range c.deployments {
 			r.trouble(c.key, d, p)
 		}
-		return all(verdict{problem: p})
-	case c.asleep():
-		r.keep(c.key, nil)
-		r.settled(c.key)
-		p := problem{NoPods, fmt.Sprintf("Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name)}
-		return all(verdict{problem: p, gone: true})
-	case c.deployments[0].Spec.Template.Labels[sdewan.PurposeLabel] != c.key.Name:
-		p := problem{NoPods, fmt.Sprintf("the pods of Deployment %s do not have the label %s=%s: set it in its template, too", c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name)}
-		r.runs.keep(c.key, nil)
-		r.trouble(c.key, c.deployments[0], p)
-		return all(verdict{problem: p})
 	}
-	return r.syncPods(ctx, c)
+	return verdicts{rules: c.rules, of: func(rule) verdict { return v }}
 }
 
 func hostPort(a netip.Addr, port int) string { return net.JoinHostPort(a.String(), strconv.Itoa(port)) }

@@ -9,8 +9,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// aim is what became of the rules of a CNF in the desired state of one pod. Pods of one CNF may differ in their networks. It has no objects: there is one aim for each pod
-// until an attempt ends.
+// aim is what became of the rules of a CNF in the desired state of one pod. Pods of one CNF may differ in their networks. It has no objects: the aim of each pod
+// is kept until its next sync ends.
 type aim struct {
 	// mistakes are the rules that cannot be on this pod, by UID.
 	mistakes map[types.UID]problem

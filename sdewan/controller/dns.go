@@ -57,7 +57,7 @@ func insert(waiting []queued, q queued) []queued {
 func (n *names) lookup(ctx context.Context, key types.NamespacedName) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	was, ok := n.known[key.Name]
+	was, ok := n.found[key.Name]
 	if ok && n.o.now().Sub(was.at) < dnsAgain {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (n *names) find(ctx context.Context, name string) {
 	found, err := n.o.Resolve(ctx, name)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now := lookup{address: n.known[name].address, err: err, at: n.o.now()}
+	now := lookup{address: n.found[name].address, err: err, at: n.o.now()}
 	found = slices.DeleteFunc(found, func(a netip.Addr) bool {
 		a = a.Unmap()
 		return !a.Is4() || !a.IsGlobalUnicast()
@@ -133,10 +133,10 @@ func (n *names) find(ctx context.Context, name string) {
 	default:
 		now.address = found[0].Unmap()
 	}
-	n.known[name] = now
+	n.found[name] = now
 	if now.at.Sub(n.forgot) > dnsForgetEvery {
 		n.forgot = now.at
-		maps.DeleteFunc(n.known, func(_ string, l lookup) bool { return now.at.Sub(l.at) > dnsForget })
+		maps.DeleteFunc(n.found, func(_ string, l lookup) bool { return now.at.Sub(l.at) > dnsForget })
 	}
 }
 

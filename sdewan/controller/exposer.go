@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
@@ -38,7 +36,6 @@ type exposer struct {
 	client client.Client
 	events events.EventRecorder
 	o      Options
-	active *shares // Services that are worked on
 
 	enqueue func(reconcile.Request)
 }
@@ -47,11 +44,9 @@ type exposer struct {
 // share nothing.
 const exposers = 4
 
-// exposersBusy is after which time a Service is tried again whose namespace has all the workers that it can have: it may have thousands of Services.
-const exposersBusy = 2 * time.Second
-
 func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder) error {
-	x := &exposer{client: mgr.GetClient(), events: recorder, o: o, active: newShares(exposers)}
+	q := newRequestQueue(exposers)
+	x := &exposer{client: mgr.GetClient(), events: recorder, o: o, enqueue: q.Add}
 	annotated := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetAnnotations()[ExposeAnnotation] != "" })
 	// An update may have removed the annotation; a Service that is gone leaves its rules to the garbage collector, and to Reconcile.
 	annotated.UpdateFunc = func(e event.UpdateEvent) bool {
@@ -65,7 +60,7 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 			(ruleChanged.Update(e) || !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()))
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-services").
-		WithOptions(controller.Options{MaxConcurrentReconciles: exposers, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: exposers, NewQueue: q.forController, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(annotated)).
 		// At the start, each rule that exists leads to its Service: so what is left of one that is gone, or not exposed any more, is removed.
 		Watches(&batch.FirewallDNAT{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) (out []reconcile.Request) {
@@ -75,10 +70,6 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 			return out
 		}), builder.WithPredicates(made)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(allOfNamespace), builder.WithPredicates(labelsChanged)).
-		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
-			x.enqueue = q.Add
-			return nil
-		})).
 		Complete(x)
 }
 
@@ -135,10 +126,6 @@ func (x *exposer) zones(ctx context.Context, namespace, purpose string) ([]strin
 
 // Reconcile makes the rules of a Service be what its annotation says. A request without a name is for all Services of a namespace.
 func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if !x.active.try(req.Namespace) {
-		return reconcile.Result{RequeueAfter: jitter(exposersBusy)}, nil
-	}
-	defer x.active.give(req.Namespace)
 	if req.Name == "" {
 		return reconcile.Result{}, x.enqueueAll(ctx, req.Namespace)
 	}

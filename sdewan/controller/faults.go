@@ -13,7 +13,7 @@ import (
 // What is wrong with a CNF is told once: in the log, and by an Event about its Deployment. What is wrong with a rule is in its status (report.go).
 
 // note writes an Event about mistakes in annotations of a CNF, once.
-func (r *reconciler) note(c cnf, mistakes []string) {
+func (r *cnfReconciler) note(c cnf, mistakes []string) {
 	slices.Sort(mistakes)
 	text := bounded(strings.Join(slices.Compact(mistakes), "; "))
 	r.mu.Lock()
@@ -28,7 +28,7 @@ func (r *reconciler) note(c cnf, mistakes []string) {
 }
 
 // trouble logs a problem of a CNF, and writes an Event about its Deployment, once. Waiting for a pod is not worth an Event: Kubernetes has its own.
-func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p problem) {
+func (r *cnfReconciler) trouble(key types.NamespacedName, about client.Object, p problem) {
 	p.message = bounded(p.message)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +42,7 @@ func (r *reconciler) trouble(key types.NamespacedName, about client.Object, p pr
 	}
 }
 
-// If a CNF answered with another error at each attempt, the statuses of all of its rules would change each time, and these writes delay the
+// If a CNF answered with another error at each sync, the statuses of all of its rules would change each time, and these writes delay the
 // statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime. How often
 // statuses tell whether its pods are ready is bounded, too: see readiness.
 const (
@@ -57,7 +57,7 @@ type news struct {
 }
 
 // mayTell reports whether what a CNF tells may change, and counts the change.
-func (r *reconciler) mayTell(key types.NamespacedName) bool {
+func (r *cnfReconciler) mayTell(key types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.told[key]
@@ -70,7 +70,7 @@ func (r *reconciler) mayTell(key types.NamespacedName) bool {
 }
 
 // steady returns the problem of a CNF that was reported last instead of p, unless it may change.
-func (r *reconciler) steady(key types.NamespacedName, p problem, may func() bool) problem {
+func (r *cnfReconciler) steady(key types.NamespacedName, p problem, may func() bool) problem {
 	r.mu.Lock()
 	last := r.faults[key]
 	r.mu.Unlock()
@@ -87,7 +87,7 @@ func (p problem) orStill(last problem, may func() bool) problem {
 }
 
 // forget ends what is known about the problems of a CNF that does not exist.
-func (r *reconciler) forget(key types.NamespacedName) {
+func (r *cnfReconciler) forget(key types.NamespacedName) {
 	r.settled(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *reconciler) forget(key types.NamespacedName) {
 }
 
 // settled logs that a CNF has no problem any more.
-func (r *reconciler) settled(key types.NamespacedName) {
+func (r *cnfReconciler) settled(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.faults[key]; ok {

@@ -156,7 +156,7 @@ func (f *fleet) close() {
 
 // incarnation changes with the pod's address, and whenever a container of the pod starts.
 func incarnation(p *corev1.Pod) string {
-	parts := []string{p.Status.PodIP}
+	parts := []string{string(p.UID), p.Status.PodIP}
 	for _, c := range p.Status.ContainerStatuses {
 		parts = append(parts, c.Name, strconv.Itoa(int(c.RestartCount)), c.ContainerID)
 	}

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
@@ -92,16 +91,16 @@ func TestHostileManyNames(t *testing.T) {
 		require.Len(t, n.running, many, "each is looked up once")
 		n.mu.Unlock()
 	}
-	r := &reconciler{o: Options{Resync: time.Minute, RetryFrom: 500 * time.Millisecond, RetryUntil: 30 * time.Second}}
-	r.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](r.o.RetryFrom, r.o.RetryUntil)
-	key := types.NamespacedName{Namespace: "hostile", Name: "cnf"}
+	r := &podReconciler{o: Options{Resync: time.Minute, RetryFrom: 500 * time.Millisecond, RetryUntil: 30 * time.Second}}
+	r.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](r.o.RetryFrom, r.o.RetryUntil)
+	key := podKey{types.NamespacedName{Namespace: "hostile", Name: "cnf"}, "pod"}
 	var pauses []time.Duration
 	for range 8 {
-		pauses = append(pauses, r.pause(key, attempt{after: dnsSoon, slow: true}))
+		pauses = append(pauses, r.pause(key, false, services{dns: true, late: true}))
 	}
 	require.Equal(t, []time.Duration{2e9, 2e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9}, pauses)
-	require.LessOrEqual(t, r.pause(key, attempt{after: dnsAgain}), dnsAgain)
-	require.Equal(t, dnsSoon, r.pause(key, attempt{after: dnsSoon, slow: true}))
+	require.LessOrEqual(t, r.pause(key, false, services{dns: true}), dnsAgain)
+	require.Equal(t, dnsSoon, r.pause(key, false, services{dns: true, late: true}))
 }
 
 // Names that nobody answers for, of older rules of the same CNF, do not keep another name from being looked up, and its address from being followed.
@@ -134,41 +133,6 @@ func TestHostileOlderNames(t *testing.T) {
 			require.Equal(t, want, good.address.String())
 		}
 	})
-}
-
-// A namespace with many CNFs that are slow does not have all workers.
-func TestHostileNamespace(t *testing.T) {
-	active := newShares(4)
-	r := &reconciler{runs: newRuns(active)}
-	for range 2 {
-		require.True(t, active.try("hostile"))
-	}
-	again, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "hostile", Name: "cnf"}})
-	require.NoError(t, err)
-	require.Positive(t, again.RequeueAfter)
-	require.True(t, active.try("other"))
-	require.False(t, active.try("other"), "it would leave none")
-	require.True(t, active.try("third"))
-	require.False(t, active.try("fourth"), "there are four")
-	active.give("hostile")
-	require.True(t, active.try("fourth"))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.Error(t, active.take(ctx, "hostile"))
-	for _, ns := range []string{"hostile", "other", "third", "fourth"} {
-		active.give(ns)
-	}
-	require.Zero(t, active.total)
-	require.Empty(t, active.taken)
-
-	active = newShares(64)
-	for n, most := range []int{32, 16, 8, 4, 2, 1, 1} {
-		taken := 0
-		for active.try(fmt.Sprint("hostile", n)) {
-			taken++
-		}
-		require.Equal(t, most, taken)
-	}
 }
 
 // The status of a CNF takes bounded time to shorten, fits in an object, and comes back from the API server as it was written.

@@ -103,7 +103,7 @@ func TestHostileServices(t *testing.T) {
 	}
 	require.Len(t, asked, 1, "and the queue has each once")
 	exposed := map[reconcile.Request]bool{}
-	x := &exposer{client: c, active: newShares(exposers), enqueue: func(req reconcile.Request) { exposed[req] = true }}
+	x := &exposer{client: c, enqueue: func(req reconcile.Request) { exposed[req] = true }}
 	for req := range asked {
 		_, err := x.Reconcile(t.Context(), req)
 		require.NoError(t, err)

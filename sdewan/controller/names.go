@@ -28,7 +28,7 @@ type names struct {
 	slots  *shares
 
 	mu      sync.Mutex
-	known   map[string]lookup
+	found   map[string]lookup
 	forgot  time.Time                              // when names were last forgotten
 	running map[types.NamespacedName]chan struct{} // lookups of names for namespaces, also those that wait; each is closed when it ends
 	waiting map[string][]queued                    // by namespace; has the namespaces for which start runs
@@ -36,7 +36,7 @@ type names struct {
 
 func newNames(c client.Reader, o Options) *names {
 	return &names{
-		client: c, o: o, slots: newShares(dnsAtOnce), known: map[string]lookup{}, running: map[types.NamespacedName]chan struct{}{}, waiting: map[string][]queued{},
+		client: c, o: o, slots: newShares(dnsAtOnce), found: map[string]lookup{}, running: map[types.NamespacedName]chan struct{}{}, waiting: map[string][]queued{},
 	}
 }
 
@@ -61,11 +61,39 @@ type services struct {
 
 // of resolves the names of all CNFServices among rules. It waits for dnsPatience at most; lookups go on without it, and the next call uses what they find.
 func (n *names) of(ctx context.Context, rules []rule) services {
-	s := services{targets: map[types.UID]target{}}
-	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
-	defer cancel()
-	byDNS := map[types.UID]string{}
+	s, byDNS := n.known(ctx, rules)
+	if len(byDNS) == 0 {
+		return s
+	}
 	var lookups []<-chan struct{}
+	for _, x := range rules {
+		name, is := byDNS[x.GetUID()]
+		if !is {
+			continue
+		}
+		if ended := n.lookup(ctx, types.NamespacedName{Namespace: x.GetNamespace(), Name: name}); ended != nil {
+			lookups = append(lookups, ended)
+		}
+	}
+	patience, cancel := context.WithTimeout(ctx, dnsPatience)
+	defer cancel()
+	late := false
+	for _, ended := range lookups {
+		select {
+		case <-ended:
+		case <-patience.Done():
+			late = true
+		}
+	}
+	s, _ = n.known(ctx, rules)
+	s.late = late
+	return s
+}
+
+// known returns what is known of the names of all CNFServices among rules, and those that DNS resolves. It looks up none.
+func (n *names) known(ctx context.Context, rules []rule) (s services, byDNS map[types.UID]string) {
+	s.targets = map[types.UID]target{}
+	byDNS = map[types.UID]string{}
 	for _, r := range rules {
 		x, ok := r.Rule.(*batch.CNFService)
 		if !ok || r.deleting() {
@@ -78,26 +106,16 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 			}
 		}
 		byDNS[x.UID] = dns
-		if ended := n.lookup(ctx, types.NamespacedName{Namespace: x.Namespace, Name: dns}); ended != nil {
-			lookups = append(lookups, ended)
-		}
-	}
-	for _, ended := range lookups {
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			s.late = true
-		}
 	}
 	s.dns = len(byDNS) > 0
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for uid, name := range byDNS {
 		t := target{proto: "tcp"}
-		t.address, t.err = n.known[name].result()
+		t.address, t.err = n.found[name].result()
 		s.targets[uid] = t
 	}
-	return s
+	return s, byDNS
 }
 
 // service returns the address of a Service, and the protocol of its port; or the name in DNS that the Service stands for.

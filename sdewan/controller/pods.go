@@ -4,70 +4,107 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"subctl/sdewan"
-	"subctl/sdewan/rest"
 )
 
-// podTimeout bounds all requests of one sync of a pod.
-const podTimeout = 2 * time.Minute
+// The controller of pods makes each pod of a CNF hold the rules of the CNF. A pod that answers slowly, or not at all, keeps no change from the others.
 
-// podsAtOnce is the number of pods of a CNF that are synced at the same time. Of these, at most failedAtOnce are pods whose last sync has failed: however many pods
-// do not answer, the others wait for them only once, for podTimeout for each podsAtOnce of them. A pod whose last sync has failed waits for the others that have failed.
 const (
+	// podWorkers is the number of pods that are synced at the same time, of which the first namespace can have half. Most workers wait for answers.
+	podWorkers = 256
+	// podsAtOnce bounds the pods of one CNF among them. Of these, at most failedAtOnce are pods whose last sync has failed: however many pods do not
+	// answer, the others of the CNF wait for them only once, for podTimeout for each podsAtOnce of them.
 	podsAtOnce   = 16
 	failedAtOnce = podsAtOnce / 2
+	// podTimeout bounds all requests of one sync of a pod.
+	podTimeout = 2 * time.Minute
 )
+
+// podReconciler syncs one pod for each request.
+type podReconciler struct {
+	o       Options
+	client  client.Reader // from the cache
+	fleet   *fleet
+	names   *names
+	syncs   *syncs
+	backoff workqueue.TypedRateLimiter[podKey]
+}
+
+// newPodQueue returns the queue of the controller of pods.
+func newPodQueue(s *syncs) *fairQueue[podKey] {
+	return newFairQueue(podWorkers, func(k podKey) string { return k.cnf.Namespace }, func(k podKey) []limit {
+		limits := []limit{{k.cnf.String(), podsAtOnce}}
+		if s.hasFailed(k) {
+			limits = append(limits, limit{k.cnf.String() + " failed", failedAtOnce})
+		}
+		return limits
+	})
+}
 
 // outcome is the result of syncing one pod.
 type outcome struct {
+	revision revision
 	aim      aim
 	synced   synced
 	problem  problem  // with the pod
 	mistakes []string // in its annotations
+	retry    bool     // it may succeed if it is tried again
 }
 
-// syncPods syncs all pods that are ready, at the same time.
-func (r *reconciler) syncPods(ctx context.Context, c cnf) attempt {
-	r.keep(c.key, c.pods)
-	unmanaged, mistakes := c.unmanaged()
+// Reconcile implements reconcile.TypedReconciler.
+func (r *podReconciler) Reconcile(ctx context.Context, key podKey) (reconcile.Result, error) {
+	c, err := snapshot(ctx, r.client, key.cnf)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	i := slices.IndexFunc(c.pods, func(p *corev1.Pod) bool { return p.Name == key.pod })
+	if i < 0 || !isReady(c.pods[i]) || c.fault().reason != "" {
+		r.backoff.Forget(key)
+		return reconcile.Result{}, nil // the controller of CNFs makes a request when the pod can be synced
+	}
 	services := r.names.of(ctx, c.rules)
-	mayTell := sync.OnceValue(func() bool { return r.mayTell(c.key) })
-	early := r.early(c.rules, func(x rule, p problem) problem { return r.held(x, p, mayTell) })
-	for _, p := range c.pods {
-		if isReady(p) {
-			r.runs.start(ctx, c.key, p, func(ctx context.Context) outcome { return r.syncPod(ctx, c, p, services, unmanaged, early) })
-		}
+	revision := c.revisionOf(services)(c.pods[i])
+	synced, p := r.syncs.begin(ctx, key, c.pods[i], revision)
+	o := r.sync(synced, c, c.pods[i], services, func(a aim, refused map[id]error) { r.syncs.refused(key, p, a, refused) })
+	o.revision = revision
+	r.syncs.end(synced, key, p, o)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil // the controller ends
 	}
-	j := judgement{cnf: c, services: services, states: r.runs.wait(ctx, c.key, c.pods)}
-	j.rules = early.end(j.late())
-	if !j.late() {
-		for _, s := range j.states {
-			mistakes = append(mistakes, s.mistakes...)
-		}
-		r.note(c, mistakes)
-	}
-	return r.judge(j, mayTell)
+	return reconcile.Result{RequeueAfter: r.pause(key, o.retry, services)}, nil
 }
 
-// keep forgets all pods of a CNF but these.
-func (r *reconciler) keep(cnf types.NamespacedName, pods []*corev1.Pod) {
-	r.runs.keep(cnf, pods)
-	r.fleet.keep(cnf, pods)
+// pause returns the time after which a pod is synced again if nothing changes.
+func (r *podReconciler) pause(key podKey, retry bool, s services) time.Duration {
+	switch {
+	case retry:
+		return r.backoff.When(key)
+	case s.late: // names were not looked up in time: more and more seldom, as nobody may answer for them
+		return max(dnsSoon, r.backoff.When(key))
+	}
+	r.backoff.Forget(key)
+	if s.dns {
+		return jitter(min(dnsAgain, r.o.Resync))
+	}
+	return jitter(r.o.Resync)
 }
 
-func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services services, unmanaged func(*rest.Collection, string) bool, early *early) outcome {
+// sync makes a pod hold the rules of its CNF, as far as possible. It calls refused with what the pod has refused for good, while it goes on.
+func (r *podReconciler) sync(ctx context.Context, c cnf, p *corev1.Pod, services services, refused func(aim, map[id]error)) outcome {
 	ctx, cancel := context.WithTimeout(ctx, r.o.podTimeout)
 	defer cancel()
 	m, trouble := r.fleet.of(ctx, c.key, p)
 	defer r.fleet.done(m, c.key.Namespace)
 	if trouble != nil {
-		return outcome{problem: *trouble}
+		return outcome{problem: *trouble, retry: true}
 	}
 	annotation, ok := p.Annotations[sdewan.NetworksAnnotation]
 	if !ok {
@@ -78,14 +115,16 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	if err != nil {
 		o.mistakes = []string{oneLine(err)}
 	}
-	aim, desires := aimOf(c.rules, networks, services, unmanaged)
-	o.aim = aim
+	unmanaged, _ := c.unmanaged()
+	var desires []desire
+	o.aim, desires = aimOf(c.rules, networks, services, unmanaged)
 	o.synced, err = m.sync(ctx, m.client, desires, syncOptions{
 		owes:   func(service string) bool { return owes(c.rules, service) },
-		report: func(refused map[id]error) { early.refused(ctx, p.Name, aim, refused) },
+		report: func(objects map[id]error) { refused(o.aim, objects) },
 	})
 	if err != nil {
 		r.fleet.distrust(m, p)
+		o.retry = true
 		if o.problem = problemOf(p.Name, err); o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
 			o.problem = problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}
 		}
@@ -98,5 +137,7 @@ func (r *reconciler) syncPod(ctx context.Context, c cnf, p *corev1.Pod, services
 	if o.synced.unapplied {
 		o.problem = problem{NotInKernel, fmt.Sprintf("pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}
 	}
+	o.retry = o.problem.reason != "" || len(o.synced.unsent) > 0 ||
+		slices.ContainsFunc(c.rules, func(x rule) bool { return o.aim.on(x, o.synced).byCNF() })
 	return o
 }

@@ -83,7 +83,7 @@ func (s readiness) next(c cnf, now time.Time) readiness {
 }
 
 // observe records whether the pods of a CNF are ready. It returns what to say if they are not, or else for how long their rules keep NotReady nevertheless.
-func (r *reconciler) observe(c cnf) (waiting string, hold time.Duration) {
+func (r *cnfReconciler) observe(c cnf) (waiting string, hold time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, known := r.readiness[c.key]
@@ -108,7 +108,7 @@ func (r *reconciler) observe(c cnf) (waiting string, hold time.Duration) {
 
 // held returns what the status of a rule is to say: p, or the problem that the status has, if that is NotReady and stays so, or if the CNF may not change what
 // it tells.
-func (r *reconciler) held(x rule, p problem, may func() bool) problem {
+func (r *cnfReconciler) held(x rule, p problem, may func() bool) problem {
 	c := meta.FindStatusCondition(x.RuleStatus().Conditions, batch.ConditionApplied)
 	if c == nil || c.ObservedGeneration != x.GetGeneration() {
 		return p

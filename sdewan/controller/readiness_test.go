@@ -27,7 +27,7 @@ import (
 
 // flapping is a CNF with one rule and two pods, whose readiness changes every second.
 type flapping struct {
-	*reconciler
+	*cnfReconciler
 	judgement
 	now    time.Time
 	x      rule
@@ -36,24 +36,24 @@ type flapping struct {
 
 func newFlapping(t *testing.T) *flapping {
 	f := &flapping{now: time.Unix(1700000000, 0)}
-	f.reconciler = &reconciler{
+	f.cnfReconciler = &cnfReconciler{
 		o:      Options{Log: slog.New(slog.DiscardHandler), Resync: time.Hour, now: func() time.Time { return f.now }},
 		faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, readiness: map[types.NamespacedName]readiness{},
 	}
 	kinds := sdewan.Kinds()
 	f.x = rule{Rule: &batch.CNFService{}, kind: kinds[slices.IndexFunc(kinds, func(k sdewan.Kind) bool { return k.GVK.Kind == "CNFService" })]}
-	scene := newScene(t)
-	f.x.SetNamespace(scene.cnf.Namespace)
-	f.x.SetLabels(map[string]string{sdewan.PurposeLabel: scene.cnf.Name})
+	key := types.NamespacedName{Namespace: "a", Name: "cnf"}
+	f.x.SetNamespace(key.Namespace)
+	f.x.SetLabels(map[string]string{sdewan.PurposeLabel: key.Name})
 	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
-	d.Name = scene.cnf.Name
-	f.cnf = cnf{key: scene.cnf, deployments: []*appsv1.Deployment{d}, pods: scene.pods[:2], rules: []rule{f.x}}
+	d.Name = key.Name
+	f.cnf = cnf{key: key, deployments: []*appsv1.Deployment{d}, pods: []*corev1.Pod{readyPod("first"), readyPod("second")}, rules: []rule{f.x}}
 	f.setTarget(true)
 	return f
 }
 
 // second lets a second pass in which pods are ready, or not, and writes the status of the rule if it changes.
-func (f *flapping) second(ready ...bool) attempt {
+func (f *flapping) second(ready ...bool) verdicts {
 	f.now = f.now.Add(time.Second)
 	f.states = make([]state, len(ready))
 	f.deployments[0].Status.ReadyReplicas = 0
@@ -61,7 +61,8 @@ func (f *flapping) second(ready ...bool) attempt {
 		status := corev1.ConditionFalse
 		if is {
 			status = corev1.ConditionTrue
-			f.states[i].aim, _ = aimOf(f.rules, nil, f.services, nil)
+			aim, _ := aimOf(f.rules, nil, f.services, nil)
+			f.states[i] = state{ready: true, last: &outcome{aim: aim}}
 			f.deployments[0].Status.ReadyReplicas++
 		}
 		f.pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
@@ -82,19 +83,19 @@ func (f *flapping) problem() problem {
 }
 
 // turn lets the pods be not ready, and then ready again.
-func (f *flapping) turn() attempt {
+func (f *flapping) turn() verdicts {
 	f.second(true, false)
 	return f.second(true, true)
 }
 
 // turnTooOften lets the pods be not ready so often that their rules keep NotReady for a while.
 func (f *flapping) turnTooOften() {
-	for f.turn().hold == 0 {
+	for f.turn().after == 0 {
 	}
 }
 
 // rollOut changes the Deployment, which then replaces its pods one after another: each new one becomes ready before the next one is created.
-func (f *flapping) rollOut() (last attempt) {
+func (f *flapping) rollOut() (last verdicts) {
 	f.deployments[0].Generation++
 	f.second(true, true)
 	f.deployments[0].Status.ObservedGeneration++
@@ -149,7 +150,7 @@ func TestReadiness(t *testing.T) {
 		f.second(true, false)
 		require.Equal(t, NotReady, f.problem().reason)
 		require.Contains(t, f.problem().message, "not all pods of Deployment cnf are ready")
-		require.Zero(t, f.second(true, true).hold)
+		require.Zero(t, f.second(true, true).after)
 		require.True(t, f.x.inSync())
 	}
 	f.second(true, false)
@@ -157,17 +158,16 @@ func TestReadiness(t *testing.T) {
 	require.Contains(t, told.message, "Deployment cnf were not ready too often: the rule is reported in sync when all of them have stayed ready for 15s")
 	a := f.second(true, true)
 	require.Equal(t, told, f.problem())
-	require.Equal(t, readyFrom, a.hold)
-	require.Equal(t, readyFrom, f.pause(f.key, attempt{after: time.Hour, late: true, hold: a.hold}), "the next attempt tells")
-	require.Equal(t, readyFrom-time.Second, f.second(true, true).hold)
+	require.Equal(t, readyFrom, a.after)
+	require.Equal(t, readyFrom-time.Second, f.second(true, true).after)
 	f.x.SetGeneration(2)
 	f.second(true, true)
 	require.True(t, f.x.inSync())
-	for f.second(true, true).hold > 0 {
+	for f.second(true, true).after > 0 {
 	}
 	f.second(true, false)
 	require.False(t, f.x.inSync())
-	require.Equal(t, 2*readyFrom, f.second(true, true).hold, "longer each time")
+	require.Equal(t, 2*readyFrom, f.second(true, true).after, "longer each time")
 	for range int(readyForget / time.Second) {
 		f.second(true, true)
 	}
@@ -181,10 +181,10 @@ func TestReadiness(t *testing.T) {
 func TestReadinessInRollouts(t *testing.T) {
 	f := newFlapping(t)
 	for range newsPer {
-		require.Zero(t, f.rollOut().hold)
+		require.Zero(t, f.rollOut().after)
 		require.True(t, f.x.inSync())
 	}
-	require.Positive(t, f.turn().hold)
+	require.Positive(t, f.turn().after)
 	f.rollOut()
 	require.False(t, f.x.inSync(), "rollouts without end write no statuses")
 	writes := f.writes
@@ -208,7 +208,7 @@ func TestMistakeWhileNotReady(t *testing.T) {
 		f.second(true, false)
 	}
 	f.setTarget(false)
-	require.Zero(t, f.second(true, true).after, "back-off tells when it is tried again")
+	require.Positive(t, f.second(true, true).after, "then it may be told")
 	require.Equal(t, NotReady, f.problem().reason, "the statuses have changed as often as they may within a minute")
 	for range int(newsTime / time.Second) {
 		f.second(true, false)
@@ -241,7 +241,7 @@ func TestHostileReports(t *testing.T) {
 			return ctx.Err()
 		},
 	})
-	r := &reconciler{o: Options{now: time.Now}, client: c, writes: newShares(maxWrites)}
+	r := &cnfReconciler{o: Options{now: time.Now}, client: c, writes: newShares(maxWrites)}
 	report := func(namespace string, count int) error {
 		f := newFlapping(t)
 		var rules []rule

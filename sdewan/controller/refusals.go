@@ -10,6 +10,9 @@ import (
 
 // This file decides when to send again what a CNF has refused.
 
+// reportEvery is how often the sync of a CNF that answers slowly, which takes minutes, reports what the CNF has refused.
+const reportEvery = time.Second
+
 // refusal is an answer of 4xx or 5xx to an op, or a missing one.
 type refusal struct {
 	verb  verb

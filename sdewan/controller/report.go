@@ -94,7 +94,7 @@ type verdict struct {
 }
 
 // report writes the finalizer and the status of rules, if they change. It writes as much as it can.
-func (r *reconciler) report(ctx context.Context, rules []rule, of func(rule) verdict) error {
+func (r *cnfReconciler) report(ctx context.Context, rules []rule, of func(rule) verdict) error {
 	var mu sync.Mutex
 	var errs []error
 	var group sync.WaitGroup
@@ -120,8 +120,8 @@ func (r *reconciler) report(ctx context.Context, rules []rule, of func(rule) ver
 	return firstFew(errs)
 }
 
-// hasMoved reports whether a rule is another CNF's by now, whose attempts write its status. A change of a label is no new generation.
-func (r *reconciler) hasMoved(ctx context.Context, x rule) bool {
+// hasMoved reports whether a rule is another CNF's by now, whose reports write its status. A change of a label is no new generation.
+func (r *cnfReconciler) hasMoved(ctx context.Context, x rule) bool {
 	now := x.kind.New()
 	return r.client.Get(ctx, client.ObjectKeyFromObject(x.Rule), now) == nil && moved(x, now)
 }
@@ -131,7 +131,7 @@ func moved(from, to metav1.Object) bool {
 }
 
 // toReport reports whether there is anything to write.
-func (r *reconciler) toReport(x rule, v verdict) bool {
+func (r *cnfReconciler) toReport(x rule, v verdict) bool {
 	if x.deleting() && v.gone {
 		return len(OthersFinalizers(x)) < len(x.GetFinalizers())
 	}
@@ -143,7 +143,7 @@ func (r *reconciler) toReport(x rule, v verdict) bool {
 }
 
 // write writes the finalizer and then the status: a rule that counts as applied has its finalizer.
-func (r *reconciler) write(ctx context.Context, x rule, v verdict) error {
+func (r *cnfReconciler) write(ctx context.Context, x rule, v verdict) error {
 	if x.deleting() && v.gone {
 		return r.setFinalizers(ctx, x, OthersFinalizers(x))
 	}
@@ -181,7 +181,7 @@ func statusPatch(uid types.UID, s batch.RuleStatus) ([]byte, error) {
 }
 
 // setFinalizers changes the finalizers of a rule that nobody else has changed meanwhile, and updates its resource version.
-func (r *reconciler) setFinalizers(ctx context.Context, x rule, to []string) error {
+func (r *cnfReconciler) setFinalizers(ctx context.Context, x rule, to []string) error {
 	o := x.Rule.(client.Object)
 	before := o.DeepCopyObject().(client.Object)
 	o.SetFinalizers(to)
@@ -219,7 +219,7 @@ func status(x rule, v verdict, version string, now time.Time) (s batch.RuleStatu
 
 // announce writes an Event about a rule that cannot be applied, when that becomes known. What is wrong with a CNF is an Event of the CNF
 // alone, as it may have thousands of rules.
-func (r *reconciler) announce(x rule, s batch.RuleStatus) {
+func (r *cnfReconciler) announce(x rule, s batch.RuleStatus) {
 	old, is := meta.FindStatusCondition(x.RuleStatus().Conditions, batch.ConditionApplied), meta.FindStatusCondition(s.Conditions, batch.ConditionApplied)
 	p := problem{is.Reason, is.Message}
 	if is.Status == metav1.ConditionTrue || !p.ofRule() || old != nil && old.Reason == is.Reason && old.Message == is.Message {

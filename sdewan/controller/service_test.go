@@ -16,9 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
@@ -251,13 +249,17 @@ func TestHostileExposures(t *testing.T) {
 
 // The Services of one namespace do not take all workers.
 func TestHostileExposers(t *testing.T) {
-	x := &exposer{active: newShares(exposers)}
-	for x.active.try("a") {
+	q := newRequestQueue(exposers)
+	for i := range 2 * exposers {
+		q.Add(requestFor("a", fmt.Sprint("web", i)))
 	}
-	require.True(t, x.active.try("b"))
-	again, err := x.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "a", Name: "web"}})
-	require.NoError(t, err)
-	require.Positive(t, again.RequeueAfter)
+	for range exposers / 2 {
+		_, _ = q.Get()
+	}
+	q.Add(requestFor("b", "web"))
+	next, _ := q.Get()
+	require.Equal(t, requestFor("b", "web"), next)
+	require.False(t, q.canHandOut())
 }
 
 func FuzzParseExposure(f *testing.F) {

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// shares are slots. A namespace takes one only while it has fewer than are free, so that whoever runs CNFs in some namespaces keeps the CNFs of others
-// waiting only so far: of 64 slots, one namespace has at most 32, a second one then 16, a third one 8. Seven namespaces can take all 64.
+// shares are slots for steps of the work on an item. As with fairQueue, a namespace takes one only while it has fewer than are free, so that whoever
+// runs CNFs in some namespaces keeps the CNFs of others waiting only so far: of 64 slots, one namespace has at most 32, a second one then 16, a third
+// one 8. Seven namespaces can take all 64.
 type shares struct {
 	most int
 
@@ -21,14 +22,8 @@ func newShares(most int) *shares {
 	return &shares{most: most, taken: map[string]int{}, waiting: map[string][]chan struct{}{}}
 }
 
-// try takes a slot, if there is one. The caller gives it back.
+// try takes a slot, if there is one. The caller has locked s.mu.
 func (s *shares) try(namespace string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tryLocked(namespace)
-}
-
-func (s *shares) tryLocked(namespace string) bool {
 	if s.taken[namespace] >= s.most-s.total {
 		return false
 	}
@@ -40,7 +35,7 @@ func (s *shares) tryLocked(namespace string) bool {
 // take waits for a slot. Of those that wait in a namespace, the one that came first is the next.
 func (s *shares) take(ctx context.Context, namespace string) error {
 	s.mu.Lock()
-	if s.tryLocked(namespace) {
+	if s.try(namespace) {
 		s.mu.Unlock()
 		return nil
 	}
@@ -79,7 +74,7 @@ func (s *shares) give(namespace string) {
 				next, fewest = ns, s.taken[ns]
 			}
 		}
-		if !s.tryLocked(next) {
+		if !s.try(next) {
 			return
 		}
 		close(s.waiting[next][0])

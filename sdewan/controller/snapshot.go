@@ -15,17 +15,17 @@ import (
 	"subctl/sdewan"
 )
 
-// snapshot reads what the API server has about a CNF, from the cache.
-func (r *reconciler) snapshot(ctx context.Context, key types.NamespacedName) (cnf, error) {
+// snapshot reads what the API server has about a CNF.
+func snapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (cnf, error) {
 	c := cnf{key: key}
 	in, labelled := client.InNamespace(key.Namespace), client.MatchingLabels{sdewan.PurposeLabel: key.Name}
-	for _, k := range r.kinds {
+	for _, k := range sdewan.Kinds() {
 		list := k.NewList().(client.ObjectList)
 		options := []client.ListOption{in, labelled}
 		if key.Name == "" {
 			options = options[:1] // those without the label, too
 		}
-		if err := r.client.List(ctx, list, options...); err != nil {
+		if err := reader.List(ctx, list, options...); err != nil {
 			return c, err
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error {
@@ -42,7 +42,7 @@ func (r *reconciler) snapshot(ctx context.Context, key types.NamespacedName) (cn
 		return c, nil
 	}
 	var deployments appsv1.DeploymentList
-	if err := r.client.List(ctx, &deployments, in, labelled); err != nil {
+	if err := reader.List(ctx, &deployments, in, labelled); err != nil {
 		return c, err
 	}
 	for i := range deployments.Items {
@@ -53,7 +53,7 @@ func (r *reconciler) snapshot(ctx context.Context, key types.NamespacedName) (cn
 		return c, nil
 	}
 	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, in, labelled); err != nil {
+	if err := reader.List(ctx, &pods, in, labelled); err != nil {
 		return c, err
 	}
 	c.pods = live(c.deployments[0], pods.Items)

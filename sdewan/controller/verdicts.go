@@ -13,61 +13,85 @@ import (
 
 // This file concludes from what is known of each pod which rules are in sync, and why others are not.
 
-// attempt is the result of an attempt to sync a CNF.
-type attempt struct {
-	rules []rule             // to be reported
-	of    func(rule) verdict // of rules
-	after time.Duration      // after which to try again if nothing changes; 0: soon, and then more and more seldom
-	late  bool               // a pod has not finished: an attempt after its end tells more
-	hold  time.Duration      // for how long rules keep NotReady although the pods are ready
-	slow  bool               // names were not looked up in time: it is tried again after that, and more and more seldom
+// verdicts are what is known of the rules of a CNF.
+type verdicts struct {
+	rules  []rule             // to be reported
+	of     func(rule) verdict // of rules
+	after  time.Duration      // after which more is known although nothing changes; 0 if that is not so
+	states []state            // of the pods that they are about
 }
 
-// judgement is what is known at the end of an attempt. The states are those of the pods.
+// again returns v with another time after which more is known.
+func (v verdicts) again(after time.Duration) verdicts {
+	if after > 0 && (v.after == 0 || after < v.after) {
+		v.after = after
+	}
+	return v
+}
+
+// judgement is what is known of a CNF. The states are those of the pods.
 type judgement struct {
 	cnf
 	services services
 	states   []state
 }
 
-// late reports whether a pod has not finished.
-func (j judgement) late() bool {
-	return slices.ContainsFunc(j.states, func(s state) bool { return s.late })
+// behind reports whether a pod that is ready lacks a change.
+func (j judgement) behind() bool {
+	return slices.ContainsFunc(j.states, func(s state) bool { return s.behind })
 }
 
-// wrong returns what is wrong with the CNF as its pods tell, and what they have not been sent yet. A pod that is late has the problem that it had before.
-func (j judgement) wrong() (wrong, unfinished problem, fresh bool) {
+// mistakes returns what is wrong in annotations of the CNF and its pods.
+func (j judgement) mistakes() []string {
+	_, all := j.unmanaged()
+	for _, s := range j.states {
+		if s.last != nil {
+			all = append(all, s.last.mistakes...)
+		}
+	}
+	return all
+}
+
+// wrong returns what is wrong with the CNF as its pods tell, and what they have not been sent yet. Of several pods, the first one counts, so that the
+// messages do not depend on which pod was synced last.
+func (j judgement) wrong() (wrong, unfinished problem) {
 	for i, s := range j.states {
 		pod := j.pods[i].Name
 		switch {
-		case s.problem.reason != "":
-			wrong, fresh = s.problem, true
-		case s.late && s.last.reason != "" && !fresh:
-			wrong = s.last
-		case s.late && s.long:
-			unfinished = lateOn(pod, s.waits)
-		case len(s.synced.unsent) > 0:
-			unfinished, fresh = problem{Unfinished, fmt.Sprintf("pod %s: %v", pod, s.synced.stopped)}, true
+		case s.last != nil && s.last.problem.reason != "":
+			wrong = firstOf(wrong, s.last.problem)
+		case s.late:
+			unfinished = firstOf(unfinished, s.lateOn(pod))
+		case s.last != nil && len(s.last.synced.unsent) > 0:
+			unfinished = firstOf(unfinished, problem{Unfinished, fmt.Sprintf("pod %s: %v", pod, s.last.synced.stopped)})
 		}
 	}
-	return wrong, unfinished, fresh
+	return wrong, unfinished
 }
 
-// lateOn is the problem of a rule that a pod may lack, as it has not finished, or not begun.
-func lateOn(pod string, waits bool) problem {
-	if waits {
+// firstOf returns the first problem, or the second one if there is none.
+func firstOf(a, b problem) problem {
+	if a.reason != "" {
+		return a
+	}
+	return b
+}
+
+// lateOn is the problem of a rule that a pod may lack, as its sync has not ended, or not begun.
+func (s state) lateOn(pod string) problem {
+	if !s.running {
 		return problem{Unfinished, fmt.Sprintf("pod %s: it waits for other pods of the CNF: %d are sent changes at a time, %d of those that have failed before: see why these do not finish if this stays", pod, podsAtOnce, failedAtOnce)}
 	}
 	return problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers slowly, and has not been sent everything yet: see why if this stays", pod)}
 }
 
-// judge returns the result of an attempt.
-func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
-	wrong, unfinished, again := j.wrong()
+// judge returns what is known of the rules of a CNF.
+func (r *cnfReconciler) judge(j judgement, mayTell func() bool) verdicts {
+	wrong, unfinished := j.wrong()
 	wrong = r.steady(j.key, wrong, mayTell)
 	waiting, hold := r.observe(j.cnf)
 	if wrong.reason == "" && waiting != "" {
-		wrong, again = problem{NotReady, waiting}, true
+		wrong = problem{NotReady, waiting}
 	}
 	told := wrong
 	if told.reason == "" {
@@ -76,86 +100,83 @@ func (r *reconciler) judge(j judgement, mayTell func() bool) attempt {
 	switch {
 	case told.reason != "":
 		r.trouble(j.key, j.deployments[0], told)
-	case !j.late() && hold == 0:
+	case !j.behind() && hold == 0:
 		r.settled(j.key)
 	}
-	a := attempt{late: j.late(), hold: hold}
-	verdicts := make(map[types.UID]verdict, len(j.rules))
-	behind := false
+	byRule := make(map[types.UID]verdict, len(j.rules))
+	out := verdicts{states: j.states, of: func(x rule) verdict { return byRule[x.GetUID()] }}.again(hold)
+	for _, s := range j.states {
+		out = out.again(s.lateIn)
+	}
 	for _, x := range j.rules {
-		behind = behind || j.behind(x)
-		v, ok, byCNF := j.verdict(x, wrong)
-		again = again || byCNF
-		if ok {
-			kept := r.held(x, v.problem, mayTell)
-			again = again || kept.reason == NotReady && v.reason != NotReady && v.reason != ""
-			v.problem = kept
-			verdicts[x.GetUID()] = v
-			a.rules = append(a.rules, x)
+		v, known := j.verdict(x, wrong)
+		if !known {
+			continue
 		}
+		kept := r.held(x, v.problem, mayTell)
+		if kept != v.problem && v.reason != "" {
+			out = out.again(newsTime) // it may be told then
+		}
+		v.problem = kept
+		byRule[x.GetUID()] = v
+		out.rules = append(out.rules, x)
 	}
-	a.of = func(x rule) verdict { return verdicts[x.GetUID()] }
-	switch {
-	case again:
-		a.after = 0
-	case j.services.late || behind:
-		a.after, a.slow = dnsSoon, j.services.late
-	case j.services.dns:
-		a.after = min(dnsAgain, r.o.Resync)
-	default:
-		a.after = r.o.Resync
+	return out
+}
+
+// of returns the outcome that tells about a rule as it is now; nil if there is none yet.
+func (s state) of(x rule, now services) *outcome {
+	if p := s.partial; p != nil && p.aim.isFor(x, now) && p.synced.refused[id{x.kind.Collection, x.GetName()}] != nil {
+		return p
 	}
-	return a
+	if s.last == nil || s.last.aim.versions != nil && !s.last.aim.isFor(x, now) {
+		return nil
+	}
+	return s.last
 }
 
-// behind reports whether a pod that is not late was synced before a rule was as it is now, or had the target that it has now.
-func (j judgement) behind(x rule) bool {
-	return slices.ContainsFunc(j.states, func(s state) bool { return !s.late && j.lacks(s, x) })
-}
-
-// lacks reports whether a sync of a pod did not consider a rule as it is now.
-func (j judgement) lacks(s state, x rule) bool {
-	return s.aim.versions != nil && !s.aim.isFor(x, j.services)
-}
-
-// verdict returns the state of a rule, unless it depends on a pod that is late: then nothing new is known. ByCNF reports whether a pod that is not late is the cause of a problem.
-func (j judgement) verdict(x rule, wrong problem) (v verdict, known, byCNF bool) {
+// verdict returns the state of a rule, unless it depends on a pod that lacks the rule as it is: then nothing new is known.
+func (j judgement) verdict(x rule, wrong problem) (v verdict, known bool) {
 	v = verdict{problem: wrong, gone: wrong.reason == ""}
 	var late problem
 	known = true
 	for i, s := range j.states {
+		if !s.ready {
+			continue
+		}
 		pod := j.pods[i].Name
-		if s.late || j.lacks(s, x) {
-			known, v.gone = false, false
-			if s.long {
-				late = lateOn(pod, s.waits)
+		o := s.of(x, j.services)
+		if o == nil {
+			known = false
+			v.gone = false
+			if s.late {
+				late = s.lateOn(pod)
 			}
 			continue
 		}
-		if s.aim.versions == nil {
-			continue // not ready
+		if o.aim.versions == nil {
+			continue // the sync failed before it came to rules
 		}
-		p := s.aim.on(x, s.synced)
-		if s.problem.reason != "" && p.reason != Rejected {
+		p := o.aim.on(x, o.synced)
+		if o.problem.reason != "" && p.reason != Rejected {
 			continue // not synced, or not to the end
 		}
-		v.written = v.written || s.synced.written[id{x.kind.Collection, x.GetName()}]
+		v.written = v.written || s.written[id{x.kind.Collection, x.GetName()}] > 0
 		if p.reason != "" {
 			v.gone = false
 			if v.reason == "" || p.ofRule() && !v.ofRule() {
 				v.problem = problem{p.reason, onPod(pod, p)}
 			}
-			byCNF = byCNF || p.byCNF()
 		}
 	}
 	switch {
 	case known || v.reason != "":
-		return v, true, byCNF
+		return v, true
 	case late.reason == "" || isTold(x):
-		return v, false, byCNF
+		return v, false
 	}
 	v.problem = late
-	return v, true, byCNF
+	return v, true
 }
 
 // isTold reports whether the status of a rule says what its CNF made of it as it is.

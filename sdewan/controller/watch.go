@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"subctl/sdewan"
 )
@@ -40,41 +39,55 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorder(fieldOwner)
-	runs := newRuns(newShares(workers))
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { // on the leader
-		<-ctx.Done()
-		runs.close()
-		return nil
-	})); err != nil {
+	fleet := newFleet(mgr.GetAPIReader(), o)
+	names := newNames(mgr.GetClient(), o)
+	syncs := newSyncs(o.now)
+	cnfQueue := newRequestQueue(cnfWorkers)
+	podQueue := newPodQueue(syncs)
+	syncs.changed = func(cnf types.NamespacedName) { cnfQueue.Add(reconcile.Request{NamespacedName: cnf}) }
+	if err := addPods(mgr, podQueue, &podReconciler{
+		o: o, client: mgr.GetClient(), fleet: fleet, names: names, syncs: syncs,
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](o.RetryFrom, o.RetryUntil),
+	}); err != nil {
 		return err
 	}
-	r := &reconciler{
-		o: o, client: mgr.GetClient(), events: recorder, fleet: newFleet(mgr.GetAPIReader(), o), names: newNames(mgr.GetClient(), o), kinds: sdewan.Kinds(),
-		writes: newShares(maxWrites), backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](o.RetryFrom, o.RetryUntil),
-		runs: runs, faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, noted: map[types.NamespacedName]string{},
+	if err := addCNFs(mgr, cnfQueue, &cnfReconciler{
+		o: o, client: mgr.GetClient(), events: recorder, fleet: fleet, names: names, syncs: syncs, writes: newShares(maxWrites), due: podQueue.Add,
+		faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, noted: map[types.NamespacedName]string{},
 		readiness: map[types.NamespacedName]readiness{},
-	}
-	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
-		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.RetryFrom, o.RetryUntil),
-		LogConstructor:          func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) },
-	})
-	for _, k := range r.kinds {
-		b = b.Watches(k.New().(client.Object), cnfs{runs}, builder.WithPredicates(ruleChanged))
-	}
-	b = b.Watches(&appsv1.Deployment{}, cnfs{runs}, builder.WithPredicates(slimChanged)).Watches(&corev1.Pod{}, cnfs{runs}, builder.WithPredicates(slimChanged)).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.users), builder.WithPredicates(slimChanged)).
-		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
-			runs.enqueue = func(cnf types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: cnf}) }
-			return nil
-		}))
-	if err := b.Complete(r); err != nil {
+	}); err != nil {
 		return err
 	}
-	if err := mgr.Add(newCollector(o, mgr.GetClient(), r.fleet)); err != nil {
+	if err := mgr.Add(newCollector(o, mgr.GetClient(), fleet)); err != nil {
 		return err
 	}
 	return addExposures(mgr, o, recorder)
+}
+
+// addPods adds the controller of pods, for which the controller of CNFs makes the requests.
+func addPods(mgr manager.Manager, q *fairQueue[podKey], r *podReconciler) error {
+	_, err := controller.NewTyped("sdewan-pods", mgr, controller.TypedOptions[podKey]{
+		Reconciler: r, MaxConcurrentReconciles: podWorkers, NewQueue: q.forController,
+		RateLimiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](r.o.RetryFrom, r.o.RetryUntil),
+		LogConstructor: func(*podKey) logr.Logger { return logr.FromSlogHandler(r.o.Log.Handler()) },
+	})
+	return err
+}
+
+// addCNFs adds the controller of CNFs.
+func addCNFs(mgr manager.Manager, q *fairQueue[reconcile.Request], r *cnfReconciler) error {
+	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
+		MaxConcurrentReconciles: cnfWorkers, NewQueue: q.forController,
+		RateLimiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.o.RetryFrom, r.o.RetryUntil),
+		LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(r.o.Log.Handler()) },
+	})
+	for _, k := range sdewan.Kinds() {
+		b = b.Watches(k.New().(client.Object), cnfs{}, builder.WithPredicates(ruleChanged))
+	}
+	return b.Watches(&appsv1.Deployment{}, cnfs{}, builder.WithPredicates(slimChanged)).
+		Watches(&corev1.Pod{}, cnfs{}, builder.WithPredicates(slimChanged)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.names.users), builder.WithPredicates(slimChanged)).
+		Complete(r)
 }
 
 // Config returns a configuration for the manager's clients. The client does not limit requests itself: the controller bounds
@@ -154,7 +167,7 @@ func only(m map[string]string, keys ...string) map[string]string {
 }
 
 // cnfs makes every change of a labelled object a request for its CNF, and a change of the label one for both CNFs.
-type cnfs struct{ runs *runs }
+type cnfs struct{}
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -162,12 +175,7 @@ func request(o client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[sdewan.PurposeLabel]}}
 }
 
-func (c cnfs) add(o client.Object, q queue) {
-	cnf := request(o)
-	_, pod := o.(*corev1.Pod)
-	c.runs.changed(cnf.NamespacedName, pod)
-	q.Add(cnf)
-}
+func (c cnfs) add(o client.Object, q queue) { q.Add(request(o)) }
 
 func (c cnfs) Create(_ context.Context, e event.CreateEvent, q queue) { c.add(e.Object, q) }
 
@@ -179,15 +187,6 @@ func (c cnfs) Update(_ context.Context, e event.UpdateEvent, q queue) {
 func (c cnfs) Delete(_ context.Context, e event.DeleteEvent, q queue) { c.add(e.Object, q) }
 
 func (c cnfs) Generic(_ context.Context, e event.GenericEvent, q queue) { c.add(e.Object, q) }
-
-// users returns the CNFs that a Service concerns.
-func (r *reconciler) users(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := r.names.users(ctx, o)
-	for _, q := range requests {
-		r.runs.changed(q.NamespacedName, false)
-	}
-	return requests
-}
 
 // ruleChanged leaves out what the controller itself changes in a rule.
 var ruleChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
