@@ -1,20 +1,27 @@
 // Package controller applies rules to CNFs.
 //
-// The unit of work is a CNF, not a rule: the value of the label sdewanPurpose in a namespace. Whatever changes, a rule, the
-// Deployment or a pod, leads to the same: all rules of the CNF are compared with what each of its pods returns, and
-// what differs is written, in the order of dependencies, to all pods at the same time. So the order of rules is the same on all
-// pods, an order that does not matter to the API server does not matter to a CNF either, and what no rule stands for is found and
-// removed. No CNF waits for another one, and no pod for one that answers slowly.
+// The unit of work is a CNF, not a rule: the value of the label sdewanPurpose in a namespace.
+// Whatever changes, a rule, the Deployment or a pod, leads to the same: all rules of the CNF are
+// compared with what each of its pods returns, and what differs is written, in the order of
+// dependencies, to all pods at the same time. So the order of rules is the same on all pods, an
+// order that does not matter to the API server does not matter to a CNF either, and what no rule
+// stands for is found and removed. No CNF waits for another one, and no pod for one that answers
+// slowly.
 //
-// Two controllers share the work. Their queues are fair between namespaces (fairqueue.go). What a sync came to passes between them in syncs.go.
+// Two controllers share the work. Their queues are fair between namespaces (fairqueue.go). What a
+// sync came to passes between them in syncs.go.
 //
-//	CNFs: watch → snapshot (snapshot.go, cnf.go) → requests for pods that lack a change (revision.go) → judge and report (verdicts.go, report.go)
-//	pods: snapshot → aim and plan (desire.go, plan.go: pure) → sync (pods.go, pod.go, session.go) → a request for the CNF
+//	CNFs: watch → snapshot (snapshot.go, cnf.go) → requests for pods that lack a change (revision.go)
+//	      → judge and report (verdicts.go, report.go)
+//	pods: snapshot → aim and plan (desire.go, plan.go: pure) → sync (pods.go, pod.go, session.go)
+//	      → a request for the CNF
 //
-// A rule is in sync only if all pods of the Deployment are ready and hold it. Pods that are ready get rules although others are not: what a
-// CNF does for its site must not wait for a spare that is broken.
+// A rule is in sync only if all pods of the Deployment are ready and hold it. Pods that are ready
+// get rules although others are not: what a CNF does for its site must not wait for a spare that is
+// broken.
 //
-// The controller remembers nothing that it could not lose: which services must still be restarted follows from the status of rules.
+// The controller remembers nothing that it could not lose: which services must still be restarted
+// follows from the status of rules.
 package controller
 
 import (
@@ -38,19 +45,22 @@ import (
 	"subctl/sdewan"
 )
 
-// Options are the settings of the controller. The zero value of each field except Log stands for its default.
+// Options are the settings of the controller. The zero value of each field except Log stands for
+// its default.
 type Options struct {
 	Log *slog.Logger
 	// Port is the port on which pods of CNFs serve HTTPS; 443.
 	Port int
-	// ClusterDomain is the domain of the cluster's DNS, which is part of the names in certificates; cluster.local.
+	// ClusterDomain is the domain of the cluster's DNS, which is part of the names in certificates;
+	// cluster.local.
 	ClusterDomain string
 	// Timeout bounds each request to a pod: see sdewan/rest/client.
 	Timeout time.Duration
-	// Resync is the interval at which a CNF is compared although nothing has changed; 5 min. StatusPeriod is the interval at which CNFStatus
-	// objects are written; 30 s.
+	// Resync is the interval at which a CNF is compared although nothing has changed; 5 min.
+	// StatusPeriod is the interval at which CNFStatus objects are written; 30 s.
 	Resync, StatusPeriod time.Duration
-	// RetryFrom and RetryUntil bound the time after which a CNF is tried again, which doubles each time; 500 ms and 30 s.
+	// RetryFrom and RetryUntil bound the time after which a CNF is tried again, which doubles each
+	// time; 500 ms and 30 s.
 	RetryFrom, RetryUntil time.Duration
 	// Resolve returns the addresses of a DNS name; that of net.DefaultResolver.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -59,11 +69,12 @@ type Options struct {
 	podTimeout time.Duration
 }
 
-// cnfWorkers is the number of CNFs that are reported on at the same time, of which the first namespace can have half.
+// cnfWorkers is the number of CNFs that are reported on at the same time, of which the first
+// namespace can have half.
 const cnfWorkers = 32
 
-// maxWrites is the number of statuses and finalizers that are written at the same time. The first namespace can have half, 16: as much as an API server of
-// two cores can take.
+// maxWrites is the number of statuses and finalizers that are written at the same time. The first
+// namespace can have half, 16: as much as an API server of two cores can take.
 const maxWrites = 32
 
 func (o *Options) complete() error {
@@ -85,8 +96,8 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// cnfReconciler works on one CNF for each request: Name is the value of the label sdewanPurpose. It makes requests for the pods that lack a change,
-// and reports what their syncs came to.
+// cnfReconciler works on one CNF for each request: Name is the value of the label sdewanPurpose. It
+// makes requests for the pods that lack a change, and reports what their syncs came to.
 type cnfReconciler struct {
 	o      Options
 	client client.Client // reads from the cache
@@ -127,7 +138,8 @@ func (r *cnfReconciler) Reconcile(ctx context.Context, req reconcile.Request) (r
 	return reconcile.Result{RequeueAfter: v.after}, nil
 }
 
-// verdictsOf makes requests for the pods of a CNF that lack a change, and returns what is known of its rules.
+// verdictsOf makes requests for the pods of a CNF that lack a change, and returns what is known of
+// its rules.
 func (r *cnfReconciler) verdictsOf(ctx context.Context, c cnf) verdicts {
 	if p := c.fault(); p.reason != "" {
 		return r.verdictsWithout(c, p)

@@ -8,9 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// fairQueue is a work queue of client-go that shares workers between namespaces: an item is handed to a worker only while its namespace has
-// fewer workers than are free, and of the namespaces whose items wait, the one with the fewest workers is next. So of 64 workers, one namespace
-// has at most 32, a second one then 16, a third one 8. In a namespace, the item that came first is next. An item may have further limits.
+// fairQueue is a work queue of client-go that shares workers between namespaces: an item is handed
+// to a worker only while its namespace has fewer workers than are free, and of the namespaces whose
+// items wait, the one with the fewest workers is next. So of 64 workers, one namespace has at most
+// 32, a second one then 16, a third one 8. In a namespace, the item that came first is next. An
+// item may have further limits.
 type fairQueue[T comparable] struct {
 	workers   int
 	namespace func(T) string
@@ -52,10 +54,11 @@ func newRequestQueue(workers int) *fairQueue[reconcile.Request] {
 }
 
 // forController returns q as a controller needs it: with delays and back-off.
-func (q *fairQueue[T]) forController(_ string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[T]{
-		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Queue: q}),
-	})
+func (q *fairQueue[T]) forController(
+	_ string, limiter workqueue.TypedRateLimiter[T],
+) workqueue.TypedRateLimitingInterface[T] {
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Queue: q})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[T]{DelayingQueue: delaying})
 }
 
 // Add implements workqueue.TypedInterface.

@@ -136,7 +136,8 @@ func TestFairQueueWakesWorkers(t *testing.T) {
 	})
 }
 
-// Pods of one CNF that stall leave workers to pods that have not failed, and to the pods of other CNFs of the namespace.
+// Pods of one CNF that stall leave workers to pods that have not failed, and to the pods of other
+// CNFs of the namespace.
 func TestPodsTakeTurns(t *testing.T) {
 	s := newScene(t)
 	q := newPodQueue(s.syncs)

@@ -14,8 +14,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// What changes while a pod is being synced is not lost, whether the pod is late meanwhile or not; and what the sync came to is in statuses although the pod
-// is being synced again.
+// What changes while a pod is being synced is not lost, whether the pod is late meanwhile or not;
+// and what the sync came to is in statuses although the pod is being synced again.
 func TestChangeDuringSlowSync(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"in time": 0, "late": lateAfter + 2*time.Second} {
 		t.Run(name, func(t *testing.T) {

@@ -15,13 +15,16 @@ import (
 	"subctl/sdewan"
 )
 
-// The controller of pods makes each pod of a CNF hold the rules of the CNF. A pod that answers slowly, or not at all, keeps no change from the others.
+// The controller of pods makes each pod of a CNF hold the rules of the CNF. A pod that answers
+// slowly, or not at all, keeps no change from the others.
 
 const (
-	// podWorkers is the number of pods that are synced at the same time, of which the first namespace can have half. Most workers wait for answers.
+	// podWorkers is the number of pods that are synced at the same time, of which the first
+	// namespace can have half. Most workers wait for answers.
 	podWorkers = 256
-	// podsAtOnce bounds the pods of one CNF among them. Of these, at most failedAtOnce are pods whose last sync has failed: however many pods do not
-	// answer, the others of the CNF wait for them only once, for podTimeout for each podsAtOnce of them.
+	// podsAtOnce bounds the pods of one CNF among them. Of these, at most failedAtOnce are pods
+	// whose last sync has failed: however many pods do not answer, the others of the CNF wait for
+	// them only once, for podTimeout for each podsAtOnce of them.
 	podsAtOnce   = 16
 	failedAtOnce = podsAtOnce / 2
 	// podTimeout bounds all requests of one sync of a pod.
@@ -97,8 +100,11 @@ func (r *podReconciler) pause(key podKey, retry bool, s services) time.Duration 
 	return jitter(r.o.Resync)
 }
 
-// sync makes a pod hold the rules of its CNF, as far as possible. It calls refused with what the pod has refused for good, while it goes on.
-func (r *podReconciler) sync(ctx context.Context, c cnf, p *corev1.Pod, services services, refused func(aim, map[id]error)) outcome {
+// sync makes a pod hold the rules of its CNF, as far as possible. It calls refused with what the
+// pod has refused for good, while it goes on.
+func (r *podReconciler) sync(
+	ctx context.Context, c cnf, p *corev1.Pod, services services, refused func(aim, map[id]error),
+) outcome {
 	ctx, cancel := context.WithTimeout(ctx, r.o.podTimeout)
 	defer cancel()
 	m, trouble := r.fleet.of(ctx, c.key, p)
@@ -125,8 +131,10 @@ func (r *podReconciler) sync(ctx context.Context, c cnf, p *corev1.Pod, services
 	if err != nil {
 		r.fleet.distrust(m, p)
 		o.retry = true
-		if o.problem = problemOf(p.Name, err); o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
-			o.problem = problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}
+		o.problem = problemOf(p.Name, err)
+		if o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
+			o.problem = problem{Unfinished, fmt.Sprintf(
+				"pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}
 		}
 		return o
 	}
@@ -135,7 +143,8 @@ func (r *podReconciler) sync(ctx context.Context, c cnf, p *corev1.Pod, services
 		r.fleet.newcomers.add(c.key, reasons{fresh: true})
 	}
 	if o.synced.unapplied {
-		o.problem = problem{NotInKernel, fmt.Sprintf("pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}
+		o.problem = problem{NotInKernel, fmt.Sprintf(
+			"pod %s: its kernel does not hold the configuration that the pod has: see the log of the pod", p.Name)}
 	}
 	o.retry = o.problem.reason != "" || len(o.synced.unsent) > 0 ||
 		slices.ContainsFunc(c.rules, func(x rule) bool { return o.aim.on(x, o.synced).byCNF() })

@@ -9,7 +9,8 @@ import (
 	"subctl/sdewan"
 )
 
-// revision identifies the configuration of a pod: what a sync of the pod depends on, except what the pod itself answers.
+// revision identifies the configuration of a pod: what a sync of the pod depends on, except what
+// the pod itself answers.
 type revision [sha256.Size]byte
 
 // revisionOf returns the revision that a pod should have.
@@ -19,7 +20,8 @@ func (c cnf) revisionOf(services services) func(*corev1.Pod) revision {
 	fmt.Fprintf(h, "%q %q\n", d.Annotations[UnmanagedAnnotation], d.Spec.Template.Annotations[sdewan.NetworksAnnotation])
 	for _, x := range c.rules {
 		t := services.targets[x.GetUID()]
-		fmt.Fprintf(h, "%s %d %v %v %s %v\n", x.GetUID(), x.GetGeneration(), x.deleting(), t.address, t.proto, t.err == nil)
+		fmt.Fprintf(h, "%s %d %v ", x.GetUID(), x.GetGeneration(), x.deleting())
+		fmt.Fprintf(h, "%v %s %v\n", t.address, t.proto, t.err == nil)
 	}
 	of := [sha256.Size]byte(h.Sum(nil))
 	return func(p *corev1.Pod) revision {

@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// shares are slots for steps of the work on an item. As with fairQueue, a namespace takes one only while it has fewer than are free, so that whoever
-// runs CNFs in some namespaces keeps the CNFs of others waiting only so far: of 64 slots, one namespace has at most 32, a second one then 16, a third
-// one 8. Seven namespaces can take all 64.
+// shares are slots for steps of the work on an item. As with fairQueue, a namespace takes one only
+// while it has fewer than are free, so that whoever runs CNFs in some namespaces keeps the CNFs of
+// others waiting only so far: of 64 slots, one namespace has at most 32, a second one then 16, a
+// third one 8. Seven namespaces can take all 64.
 type shares struct {
 	most int
 

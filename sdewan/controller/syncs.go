@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lateAfter is the time after which a rule that a pod lacks is reported as Unfinished. It is longer than pods of one CNF usually differ: the report is a
-// write of the status of each such rule.
+// lateAfter is the time after which a rule that a pod lacks is reported as Unfinished. It is longer
+// than pods of one CNF usually differ: the report is a write of the status of each such rule.
 const lateAfter = 5 * time.Second
 
 // podKey names a pod of a CNF.
@@ -21,7 +21,8 @@ type podKey struct {
 	pod string
 }
 
-// syncs records what syncs of pods came to: the controller of pods writes, and the controller of CNFs reads. All of it can be lost.
+// syncs records what syncs of pods came to: the controller of pods writes, and the controller of
+// CNFs reads. All of it can be lost.
 type syncs struct {
 	now     func() time.Time
 	changed func(cnf types.NamespacedName) // is called when there is something to report
@@ -60,7 +61,8 @@ func newSyncs(now func() time.Time) *syncs {
 	return &syncs{now: now, changed: func(types.NamespacedName) {}, pods: map[types.NamespacedName]map[string]*podSync{}}
 }
 
-// begin begins a sync of a pod with a revision. Its context ends when the pod does. The caller calls end.
+// begin begins a sync of a pod with a revision. Its context ends when the pod does. The caller
+// calls end.
 func (s *syncs) begin(ctx context.Context, key podKey, pod *corev1.Pod, r revision) (context.Context, *podSync) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,13 +119,16 @@ func (s *syncs) end(ctx context.Context, key podKey, p *podSync, o outcome) {
 	s.changed(key.cnf)
 }
 
-// slim returns an outcome as it is kept: a CNF may have many pods, and many rules. Pods with the same revision share what became of the rules.
+// slim returns an outcome as it is kept: a CNF may have many pods, and many rules. Pods with the
+// same revision share what became of the rules.
 func (s *syncs) slim(cnf types.NamespacedName, o *outcome) *outcome {
 	for _, other := range s.pods[cnf] {
-		if last := other.last; last != nil && last.revision == o.revision && last.aim.versions != nil && o.aim.versions != nil {
-			o.aim = last.aim
-			break
+		last := other.last
+		if last == nil || last.revision != o.revision || last.aim.versions == nil || o.aim.versions == nil {
+			continue
 		}
+		o.aim = last.aim
+		break
 	}
 	if len(o.synced.waiting) == 0 {
 		o.synced.written = nil // is not asked for any more
@@ -136,7 +141,8 @@ func (s *syncs) keep(cnf types.NamespacedName, pods []*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, p := range s.pods[cnf] {
-		if slices.ContainsFunc(pods, func(o *corev1.Pod) bool { return o.Name == name && incarnation(o) == p.incarnation }) {
+		isSame := func(o *corev1.Pod) bool { return o.Name == name && incarnation(o) == p.incarnation }
+		if slices.ContainsFunc(pods, isSame) {
 			continue
 		}
 		if p.cancel != nil {
@@ -149,7 +155,8 @@ func (s *syncs) keep(cnf types.NamespacedName, pods []*corev1.Pod) {
 	}
 }
 
-// states returns the state of each pod of a CNF, for the revision that each pod should have. A pod that is not ready is synced anew when it is.
+// states returns the state of each pod of a CNF, for the revision that each pod should have. A pod
+// that is not ready is synced anew when it is.
 func (s *syncs) states(cnf types.NamespacedName, pods []*corev1.Pod, revisionOf func(*corev1.Pod) revision) []state {
 	s.mu.Lock()
 	defer s.mu.Unlock()

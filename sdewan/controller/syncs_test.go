@@ -22,7 +22,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// A pod that never answers, or sends one byte after another, keeps no change from the other pod of its CNF.
+// A pod that never answers, or sends one byte after another, keeps no change from the other pod of
+// its CNF.
 func TestStallingPodDelaysNoOther(t *testing.T) {
 	const limit = 12 * time.Second // of a request: how long the pod stalls at least
 	for name, stall := range map[string]http.HandlerFunc{
@@ -168,7 +169,8 @@ func (s *scene) look() []state {
 
 var stuck = problem{Unreachable, "it does not answer"}
 
-// What a pod came to is known whatever another one does, and a pod is synced again if it lacks a change: also one that came while it was being synced.
+// What a pod came to is known whatever another one does, and a pod is synced again if it lacks a
+// change: also one that came while it was being synced.
 func TestSyncsOfPods(t *testing.T) {
 	s := newScene(t)
 	states := s.look()
@@ -197,7 +199,8 @@ func TestSyncsOfPods(t *testing.T) {
 	require.False(t, s.hasFailed(s.key("slow")))
 }
 
-// A pod that lacks a change is late some time after another one has it, however often something changes meanwhile.
+// A pod that lacks a change is late some time after another one has it, however often something
+// changes meanwhile.
 func TestLatePods(t *testing.T) {
 	s := newScene(t)
 	s.start("slow")
@@ -220,7 +223,8 @@ func TestLatePods(t *testing.T) {
 	require.False(t, s.look()[1].late, "it is not ready")
 }
 
-// The sync of a container that has ended is cancelled, and what was cancelled is no news; nothing is left of a CNF that is gone.
+// The sync of a container that has ended is cancelled, and what was cancelled is no news; nothing
+// is left of a CNF that is gone.
 func TestSyncsOfPodsThatEnd(t *testing.T) {
 	s := newScene(t)
 	ctx, p := s.begin(t.Context(), s.key("slow"), s.pods[1], s.to)
@@ -273,7 +277,8 @@ func TestHostileManyPods(t *testing.T) {
 	require.Nil(t, s.look()[2].last.aim.versions, "another revision, and not one that has failed before it came to rules")
 }
 
-// That a pod was given an object is known until a report has told it, also if the pod is synced again meanwhile.
+// That a pod was given an object is known until a report has told it, also if the pod is synced
+// again meanwhile.
 func TestWrittenUntilReported(t *testing.T) {
 	s := newScene(t)
 	x := rule{Rule: &batch.Mwan3Policy{}, kind: sdewan.Kinds()[0]}
@@ -294,7 +299,8 @@ func TestWrittenUntilReported(t *testing.T) {
 	require.Empty(t, s.look()[0].written)
 }
 
-// A rule is in sync if all pods have it, and is not said to be otherwise as long as nothing else is known.
+// A rule is in sync if all pods have it, and is not said to be otherwise as long as nothing else is
+// known.
 func TestVerdictOnLatePod(t *testing.T) {
 	p := &corev1.Pod{}
 	p.Name = "slow"
@@ -318,17 +324,23 @@ func TestVerdictOnLatePod(t *testing.T) {
 	require.False(t, known)
 }
 
-// A pod that was synced with the address that the name of a CNFService had before says nothing about the rule, and is given the address.
+// A pod that was synced with the address that the name of a CNFService had before says nothing
+// about the rule, and is given the address.
 func TestVerdictOnOldTarget(t *testing.T) {
 	kinds := sdewan.Kinds()
-	x := rule{Rule: &batch.CNFService{}, kind: kinds[slices.IndexFunc(kinds, func(k sdewan.Kind) bool { return k.GVK.Kind == "CNFService" })]}
+	i := slices.IndexFunc(kinds, func(k sdewan.Kind) bool { return k.GVK.Kind == "CNFService" })
+	x := rule{Rule: &batch.CNFService{}, kind: kinds[i]}
 	to := func(address string) services {
-		return services{dns: true, targets: map[types.UID]target{x.GetUID(): {address: netip.MustParseAddr(address), proto: "tcp"}}}
+		t := target{address: netip.MustParseAddr(address), proto: "tcp"}
+		return services{dns: true, targets: map[types.UID]target{x.GetUID(): t}}
 	}
-	before, now := to("192.0.2.1"), to("192.0.2.2")
-	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
+	before := to("192.0.2.1")
+	now := to("192.0.2.2")
+	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
+	d.Status.ReadyReplicas = 1
 	key := types.NamespacedName{Namespace: "a", Name: "cnf"}
-	j := judgement{cnf: cnf{key: key, deployments: []*appsv1.Deployment{d}, pods: []*corev1.Pod{readyPod("p")}, rules: []rule{x}}, services: now}
+	c := cnf{key: key, deployments: []*appsv1.Deployment{d}, pods: []*corev1.Pod{readyPod("p")}, rules: []rule{x}}
+	j := judgement{cnf: c, services: now}
 	r := &cnfReconciler{}
 	judge := func(was services) verdicts {
 		aim, _ := aimOf(j.rules, nil, was, nil)
@@ -340,6 +352,7 @@ func TestVerdictOnOldTarget(t *testing.T) {
 	require.Empty(t, v.of(x).reason)
 	require.Empty(t, judge(before).rules, "nothing is known of it")
 	require.NotEqual(t, j.revisionOf(before)(j.pods[0]), j.revisionOf(now)(j.pods[0]), "the pod is synced again")
-	p := &podReconciler{o: Options{Resync: time.Hour}, backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](time.Second, time.Minute)}
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](time.Second, time.Minute)
+	p := &podReconciler{o: Options{Resync: time.Hour}, backoff: backoff}
 	require.LessOrEqual(t, p.pause(podKey{key, "p"}, false, now), dnsAgain)
 }

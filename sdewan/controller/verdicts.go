@@ -52,8 +52,9 @@ func (j judgement) mistakes() []string {
 	return all
 }
 
-// wrong returns what is wrong with the CNF as its pods tell, and what they have not been sent yet. Of several pods, the first one counts, so that the
-// messages do not depend on which pod was synced last.
+// wrong returns what is wrong with the CNF as its pods tell, and what they have not been sent yet.
+// Of several pods, the first one counts, so that the messages do not depend on which pod was synced
+// last.
 func (j judgement) wrong() (wrong, unfinished problem) {
 	for i, s := range j.states {
 		pod := j.pods[i].Name
@@ -80,9 +81,11 @@ func firstOf(a, b problem) problem {
 // lateOn is the problem of a rule that a pod may lack, as its sync has not ended, or not begun.
 func (s state) lateOn(pod string) problem {
 	if !s.running {
-		return problem{Unfinished, fmt.Sprintf("pod %s: it waits for other pods of the CNF: %d are sent changes at a time, %d of those that have failed before: see why these do not finish if this stays", pod, podsAtOnce, failedAtOnce)}
+		return problem{Unfinished, fmt.Sprintf("pod %s: it waits for other pods of the CNF: %d are sent changes at a time, "+
+			"%d of those that have failed before: see why these do not finish if this stays", pod, podsAtOnce, failedAtOnce)}
 	}
-	return problem{Unfinished, fmt.Sprintf("pod %s: the CNF answers slowly, and has not been sent everything yet: see why if this stays", pod)}
+	return problem{Unfinished, fmt.Sprintf(
+		"pod %s: the CNF answers slowly, and has not been sent everything yet: see why if this stays", pod)}
 }
 
 // judge returns what is known of the rules of a CNF.
@@ -135,7 +138,8 @@ func (s state) of(x rule, now services) *outcome {
 	return s.last
 }
 
-// verdict returns the state of a rule, unless it depends on a pod that lacks the rule as it is: then nothing new is known.
+// verdict returns the state of a rule, unless it depends on a pod that lacks the rule as it is:
+// then nothing new is known.
 func (j judgement) verdict(x rule, wrong problem) (v verdict, known bool) {
 	v = verdict{problem: wrong, gone: wrong.reason == ""}
 	var late problem

@@ -52,9 +52,12 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	if err := addCNFs(mgr, cnfQueue, &cnfReconciler{
-		o: o, client: mgr.GetClient(), events: recorder, fleet: fleet, names: names, syncs: syncs, writes: newShares(maxWrites), due: podQueue.Add,
-		faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, noted: map[types.NamespacedName]string{},
+		o: o, client: mgr.GetClient(), events: recorder, fleet: fleet, names: names, syncs: syncs,
+		writes: newShares(maxWrites), due: podQueue.Add,
+		faults:    map[types.NamespacedName]problem{},
+		told:      map[types.NamespacedName]news{},
 		readiness: map[types.NamespacedName]readiness{},
+		noted:     map[types.NamespacedName]string{},
 	}); err != nil {
 		return err
 	}
@@ -76,17 +79,18 @@ func addPods(mgr manager.Manager, q *fairQueue[podKey], r *podReconciler) error 
 
 // addCNFs adds the controller of CNFs.
 func addCNFs(mgr manager.Manager, q *fairQueue[reconcile.Request], r *cnfReconciler) error {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.o.RetryFrom, r.o.RetryUntil)
 	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
-		MaxConcurrentReconciles: cnfWorkers, NewQueue: q.forController,
-		RateLimiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.o.RetryFrom, r.o.RetryUntil),
+		MaxConcurrentReconciles: cnfWorkers, NewQueue: q.forController, RateLimiter: limiter,
 		LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(r.o.Log.Handler()) },
 	})
 	for _, k := range sdewan.Kinds() {
 		b = b.Watches(k.New().(client.Object), cnfs{}, builder.WithPredicates(ruleChanged))
 	}
-	return b.Watches(&appsv1.Deployment{}, cnfs{}, builder.WithPredicates(slimChanged)).
-		Watches(&corev1.Pod{}, cnfs{}, builder.WithPredicates(slimChanged)).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.names.users), builder.WithPredicates(slimChanged)).
+	changed := builder.WithPredicates(slimChanged)
+	return b.Watches(&appsv1.Deployment{}, cnfs{}, changed).
+		Watches(&corev1.Pod{}, cnfs{}, changed).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.names.users), changed).
 		Complete(r)
 }
 
