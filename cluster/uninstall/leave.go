@@ -18,6 +18,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/exchange"
+	"subctl/broker/trust"
 	"subctl/cluster"
 	"subctl/internal/kube"
 )
@@ -67,7 +68,7 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	leaving, trusted, sets, err := u.signLeaving(ctx, account.Annotations[submarinerv1.GrantAnnotation], sub)
 	if err != nil {
 		u.unrevoked(sub, err.Error(), "--force")
-		return broker.RemoveMember(ctx, hub, base, sets, sub.Spec.ClusterID, trusted.Administrator)
+		return removeMember(ctx, hub, sub, sets, sets, trusted.Administrator)
 	}
 	without, closed, err := broker.Leave(ctx, hub, base, sets, sub.Spec.ClusterID, leaving)
 	if err != nil && !errors.Is(err, broker.ErrNotMember) {
@@ -79,13 +80,34 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	}
 	open := slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return slices.Contains(closed, set) })
 	if err == nil && len(open) == 0 {
-		u.unrevoked(sub, "it has no rights in any of its clustersets", "--force")
+		u.unrevoked(sub, "it has no rights in any of its clustersets, unless it was revoked before", "--force")
 	} else if len(without) > 0 || err != nil {
 		u.unrevoked(sub, "the broker has no Cluster object of it in namespace "+strings.Join(without, ", "), "--force")
 	} else {
 		u.Report.Done("the grant of cluster %q is revoked", sub.Spec.ClusterID)
 	}
-	return broker.RemoveMember(ctx, hub, base, open, sub.Spec.ClusterID, trusted.Administrator)
+	return removeMember(ctx, hub, sub, open, sets, trusted.Administrator)
+}
+
+// removeMember removes the cluster from the broker, where it has rights: in the clustersets open of sets.
+// If it was revoked a moment ago, the broker may still accept its token, and refuses everything: then
+// the administrator has removed it.
+func removeMember(
+	ctx context.Context, hub client.Client, sub *v1alpha1.Submariner, open, sets []string, administrator trust.PublicKey,
+) error {
+	base, id := sub.Spec.BrokerK8sRemoteNamespace, sub.Spec.ClusterID
+	err := broker.RemoveMember(ctx, hub, base, open, id, administrator)
+	if err == nil || len(sets) == 0 {
+		return err
+	}
+	for _, set := range sets {
+		key := client.ObjectKey{Namespace: broker.NamespaceIn(base, set), Name: id}
+		refused := hub.Get(ctx, key, &submarinerv1.Cluster{})
+		if !apierrors.IsForbidden(refused) && !apierrors.IsUnauthorized(refused) {
+			return err
+		}
+	}
+	return broker.ErrNotMember
 }
 
 // signLeaving returns the signed statement that the cluster has left, the keys of the cluster, and the clustersets of its newest grant. The keys are

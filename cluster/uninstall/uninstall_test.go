@@ -307,6 +307,45 @@ func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
 	require.Contains(t, j.said.String(), "run on the cluster of the broker: subctl revoke west --force\n")
 }
 
+// For some seconds after a revocation, the broker accepts the token of the cluster, and refuses everything.
+func TestUninstallRightAfterARevocation(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{}, "west", errors.New("no rights"))
+	void := apierrors.NewUnauthorized("who?")
+	for name, rights := range map[string]struct {
+		first int // requests until the rights end
+		err   error
+	}{
+		"refused": {0, refused}, "refused, then unknown": {2, void}, "revoked meanwhile": {3, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJoined(t)
+			n := 0
+			answer := func(do func() error) error {
+				if n++; n > rights.first {
+					return rights.err
+				}
+				return do()
+			}
+			j.hub = interceptor.NewClient(j.hub, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					return answer(func() error { return c.Get(ctx, key, obj, opts...) })
+				},
+				Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+					return answer(func() error { return c.Update(ctx, obj, opts...) })
+				},
+				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+					return answer(func() error { return c.Delete(ctx, obj, opts...) })
+				},
+				DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
+					return answer(func() error { return c.DeleteAllOf(ctx, obj, opts...) })
+				},
+			})
+			require.NoError(t, j.uninstall(t))
+			require.True(t, j.remains(t).Empty())
+		})
+	}
+}
+
 // A grant that the administrator has renewed on the broker, and that no gateway has taken over yet, is void, too, and
 // nothing is left in its clustersets. What somebody else has written there changes nothing.
 func TestUninstallAfterTheGrantWasRenewed(t *testing.T) {
