@@ -75,8 +75,7 @@ func inviteAs(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invita
 	return &JoinFile{
 		BrokerURL: i.URL, TLSServerName: i.ServerName, CA: ca, Namespace: b.Namespace,
 		Token: Secret(request.Status.Token), PSK: i.PSK,
-		ServiceDiscovery: slices.Contains(b.Spec.Components, ServiceDiscovery),
-		Components:       b.Spec.Components,
+		ServiceDiscovery: b.Spec.HasServiceDiscovery(), Components: ComponentsOf(b.Spec),
 	}, nil
 }
 
@@ -85,6 +84,16 @@ const (
 	Connectivity     = "connectivity"
 	ServiceDiscovery = "service-discovery"
 )
+
+// ComponentsOf returns the components that clusters of a broker install, if their join does not
+// specify them.
+func ComponentsOf(b v1alpha1.BrokerSpec) []string {
+	out := slices.Clone(b.Components)
+	if b.HasServiceDiscovery() && !slices.Contains(out, ServiceDiscovery) {
+		out = append(out, ServiceDiscovery)
+	}
+	return out
+}
 
 // clusterCA returns the certificate authority of the API server. A new namespace gets it
 // from a controller, after a moment.

@@ -24,8 +24,11 @@ type Options struct {
 	Namespace string
 	// Sets are the clustersets besides "default".
 	Sets []string
-	// Components are the components that clusters install.
+	// Components are the components that clusters install, without service discovery.
 	Components []string
+	// ServiceDiscovery specifies whether clusters have service discovery, if their join does not
+	// specify it; nil: they have.
+	ServiceDiscovery *bool
 	// CableDriver is the driver of clusters that specify none.
 	CableDriver string
 	// DefaultPolicy is the driver of the cable policy "default". If it is empty, that policy
@@ -110,7 +113,10 @@ func clusterSet(o Options, set string) []client.Object {
 func brokerObject(o Options) client.Object {
 	b := &v1alpha1.Broker{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: o.Namespace},
-		Spec:       v1alpha1.BrokerSpec{Components: slices.Sorted(slices.Values(o.Components)), CableDriver: o.CableDriver, PoliciesFrom: o.PoliciesFrom},
+		Spec: v1alpha1.BrokerSpec{
+			Components: slices.Sorted(slices.Values(o.Components)), ServiceDiscoveryEnabled: o.ServiceDiscovery,
+			CableDriver: o.CableDriver, PoliciesFrom: o.PoliciesFrom,
+		},
 	}
 	for name, value := range map[string]string{PSKFingerprintAnnotation: o.PSKFingerprint, AdministratorAnnotation: o.Administrator.Public().String()} {
 		if value != "" {

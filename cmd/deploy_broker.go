@@ -63,19 +63,21 @@ const deployBrokerExample = `  # deploy a broker on the cluster of context "hub"
 
 // deployBrokerOptions are the options of deploy-broker.
 type deployBrokerOptions struct {
-	invite        inviteOptions
-	sets          []string
-	components    []string
-	globalnet     bool
-	globalnetCIDR string
-	globalnetSize uint
-	cableDriver   string
-	policiesFrom  string
-	pskFrom       string
-	signingFrom   string
-	guard         guard.Guard
-	format        *printer.Flag
-	flags         *pflag.FlagSet
+	invite     inviteOptions
+	sets       []string
+	components []string
+	// serviceDiscovery is the default of clusters that join.
+	serviceDiscovery bool
+	globalnet        bool
+	globalnetCIDR    string
+	globalnetSize    uint
+	cableDriver      string
+	policiesFrom     string
+	pskFrom          string
+	signingFrom      string
+	guard            guard.Guard
+	format           *printer.Flag
+	flags            *pflag.FlagSet
 
 	// Known after check.
 	render broker.Options
@@ -112,7 +114,10 @@ func newDeployBroker(g *globals) *cobra.Command {
 	o.flags = c.Flags()
 	o.invite.addFlags(o.flags)
 	f := o.flags
-	f.StringSliceVar(&o.components, "components", []string{broker.Connectivity}, "components that clusters install: "+broker.Connectivity)
+	f.BoolVar(&o.serviceDiscovery, "service-discovery", true, "clusters that join export and import Services by name, "+
+		"unless their join specifies it; an existing broker keeps its setting unless this flag is set")
+	f.StringSliceVar(&o.components, "components", allComponents, "components that clusters install, as in Submariner; "+
+		"without "+broker.ServiceDiscovery+", as --service-discovery=false")
 	f.StringSliceVar(&o.sets, "clusterset", nil, "clustersets to create besides "+submarinerv1.DefaultClusterSet+"; an existing broker keeps its clustersets")
 	f.BoolVar(&o.globalnet, "globalnet", false, "clusters get global networks, whose addresses are unique among all clusters, so that they may use the same pod and Service networks; an existing broker keeps its setting unless this flag is set")
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network from which global networks are allocated; an existing broker keeps its range, which can grow, unless this flag is set")
@@ -129,7 +134,7 @@ func newDeployBroker(g *globals) *cobra.Command {
 	cli.Complete(c, "policies-from", func(context.Context) ([]string, error) {
 		return []string{string(v1alpha1.PoliciesFromMembers), string(v1alpha1.PoliciesFromBroker)}, nil
 	})
-	cli.Complete(c, "components", func(context.Context) ([]string, error) { return []string{broker.Connectivity}, nil })
+	cli.Complete(c, "components", func(context.Context) ([]string, error) { return allComponents, nil })
 	return c
 }
 
@@ -238,6 +243,9 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 	o.render.PSKFingerprint, o.render.Administrator = broker.Fingerprint(keys.PSK), keys.Administrator
 	if b := state.Broker; b != nil && !o.flags.Changed("policies-from") {
 		o.render.PoliciesFrom = b.Spec.PoliciesFrom
+	}
+	if b := state.Broker; b != nil && o.render.ServiceDiscovery == nil {
+		o.render.ServiceDiscovery = b.Spec.ServiceDiscoveryEnabled
 	}
 	if err := o.planDriver(ctx, c, state.Broker, keys.AdministratorOrigin == broker.NewKey); err != nil || state.Broker == nil {
 		return keys, err

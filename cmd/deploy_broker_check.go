@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -12,12 +13,17 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/internal/cli"
+	"subctl/internal/words"
 )
 
 // check returns all mistakes on the command line. It contacts no cluster.
 func (o *deployBrokerOptions) check(stdin io.Reader) error {
-	errs := []error{o.invite.check(), o.checkComponents()}
-	o.render = broker.Options{Namespace: o.invite.namespace, Components: o.components, CableDriver: o.cableDriver, DefaultPolicy: cable.Canonical(o.cableDriver)}
+	errs := []error{o.invite.check()}
+	o.render = broker.Options{
+		Namespace: o.invite.namespace, Components: []string{broker.Connectivity}, CableDriver: o.cableDriver,
+		DefaultPolicy: cable.Canonical(o.cableDriver),
+	}
+	errs = append(errs, o.checkComponents())
 	for _, set := range slices.Compact(slices.Sorted(slices.Values(o.sets))) {
 		if errs = append(errs, broker.CheckClusterSet(set)); set != submarinerv1.DefaultClusterSet {
 			o.render.Sets = append(o.render.Sets, set)
@@ -48,19 +54,30 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 	return errors.Join(errs...)
 }
 
+// checkComponents returns the mistakes in the components, and chooses whether clusters that join have
+// service discovery: as --service-discovery or, in its place, --components specifies.
 func (o *deployBrokerOptions) checkComponents() error {
 	var errs []error
 	for _, name := range o.components {
-		switch name {
-		case broker.Connectivity:
-		case broker.ServiceDiscovery:
-			errs = append(errs, fmt.Errorf("component %s is not implemented in this version: omit it", name))
-		default:
-			errs = append(errs, fmt.Errorf("unknown component %q: use %s", name, broker.Connectivity))
+		if name != broker.Connectivity && name != broker.ServiceDiscovery {
+			errs = append(errs, fmt.Errorf("unknown component %q: use %s", name, words.List(allComponents)))
 		}
 	}
 	if !slices.Contains(o.components, broker.Connectivity) && len(errs) == 0 {
-		errs = append(errs, fmt.Errorf("no component is specified: use %s", broker.Connectivity))
+		errs = append(errs, fmt.Errorf("--components lacks %s, which all clusters install: add it", broker.Connectivity))
+	}
+	listed := slices.Contains(o.components, broker.ServiceDiscovery)
+	switch named := o.flags.Changed("components"); {
+	case named && o.flags.Changed("service-discovery") && listed != o.serviceDiscovery:
+		errs = append(errs, fmt.Errorf("--components %s contradicts --service-discovery=%t: omit one of them",
+			strings.Join(o.components, ","), o.serviceDiscovery))
+	case named:
+		o.render.ServiceDiscovery = &listed
+	case o.flags.Changed("service-discovery"):
+		o.render.ServiceDiscovery = &o.serviceDiscovery
 	}
 	return errors.Join(errs...)
 }
+
+// allComponents are the values of --components.
+var allComponents = []string{broker.Connectivity, broker.ServiceDiscovery}

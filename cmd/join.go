@@ -112,7 +112,8 @@ func newJoin(g *globals) *cobra.Command {
 	f.UintVar(&o.GlobalnetSize, "globalnet-cluster-size", 0, "number of addresses of the global network; rounded up to a power of two (default: the broker's)")
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to join (default: "default")`)
 	o.createSets.add(c, g)
-	f.BoolVar(&o.ServiceDiscovery, "service-discovery", o.ServiceDiscovery, "export and import Services by name")
+	f.BoolVar(&o.ServiceDiscovery, "service-discovery", o.ServiceDiscovery, "export and import Services by name "+
+		"(default: as deploy-broker --service-discovery has specified, else true)")
 	f.BoolVar(&o.DNS, "dns", o.DNS, "make the cluster's DNS forward the names of imported Services, or print how "+
 		"(see docs/services.md); false: leave it alone")
 	f.StringVar(&o.CoreDNSConfig, "coredns-custom-configmap", "", "ConfigMap of CoreDNS for that, NAME in kube-system "+
@@ -191,6 +192,9 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 	}
 	for _, w := range op.Plan.Warnings {
 		op.Report.Warn("%s", w)
+	}
+	if op.Plan.LeftOut {
+		op.Report.Note("service discovery is left out, as for all clusters of the broker: --service-discovery installs it")
 	}
 	if text := op.Plan.ChangesText(); text != "" && !o.dryRun {
 		op.Report.Warn("%s", text)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"subctl/broker"
 	"subctl/internal/look"
 	"subctl/internal/printer"
 )
@@ -47,7 +48,7 @@ func brokerRows(s look.Site) []brokerRow {
 	var rows []brokerRow
 	for _, b := range s.Brokers {
 		rows = append(rows, brokerRow{
-			Cluster: s.Name, Namespace: b.Namespace, Name: b.Name, Components: append([]string{}, b.Spec.Components...),
+			Cluster: s.Name, Namespace: b.Namespace, Name: b.Name, Components: append([]string{}, broker.ComponentsOf(b.Spec)...),
 			Globalnet: b.Spec.GlobalnetEnabled, GlobalnetCIDR: b.Spec.GlobalnetCIDRRange,
 			DefaultGlobalnetSize: b.Spec.DefaultGlobalnetClusterSize, DefaultDomains: append([]string{}, b.Spec.DefaultCustomDomains...),
 		})

@@ -170,7 +170,7 @@ func TestNamesComplete(t *testing.T) {
 		"join f --combined-cable-drivers vxlan,": "vxlan,wireguard vxlan,ipsec",
 		"join f --cable-driver-config ":          "tuned",
 		"cable-policy add --cable-config ":       "tuned",
-		"deploy-broker --components ":            "connectivity",
+		"deploy-broker --components ":            "connectivity service-discovery",
 		"version --cluster ":                     "kube-east",
 		"version --user ":                        "east",
 	} {

@@ -231,6 +231,8 @@ func Undo(f Facts) Hook {
 	if err := errors.Join(errs...); err != nil {
 		h.State, h.Reason = Unknown, strings.ReplaceAll(err.Error(), "\n", "; ")
 		h.Commands = "remove from it what forwards " + services.Domain
+	} else if h.Kind == Unmanaged && len(f.Unreadable) > 0 && len(h.Changes) == 0 {
+		h = h.byHand("this user may not read "+f.Unreadable[0], byHandOf(h))
 	}
 	f.remains(&h)
 	return h

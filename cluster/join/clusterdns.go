@@ -85,43 +85,81 @@ func (j *Operation) dnsSettings(sub *v1alpha1.Submariner) clusterdns.Settings {
 	return clusterdns.Settings{Version: j.Member.Version, Ref: sub.Spec.CoreDNSCustomConfig}
 }
 
-// clusterDNS makes the cluster's DNS forward names of imported Services, or undoes that before the
-// DNS servers go. It does not touch what the user changes.
-func (j *Operation) clusterDNS(ctx context.Context) error {
-	sub, before := j.Plan.Submariner, j.Plan.Before
-	hooked := before != nil && before.Annotations[clusterdns.Annotation] != ""
-	moved := hooked && dnsRefText(before.Spec.CoreDNSCustomConfig) != dnsRefText(sub.Spec.CoreDNSCustomConfig)
-	switch {
-	case leavesDNS(sub):
-		if sub.Spec.ServiceDiscoveryEnabled {
-			j.Report.Note("the cluster's DNS is left alone: it must forward %s to the address of Service %s/%s "+
-				"(see docs/services.md)", services.Domain, cluster.Namespace, cluster.DNSName)
-		} else if before != nil && before.Spec.ServiceDiscoveryEnabled {
-			j.warnOfDNS(ctx)
-		}
-		if !hooked {
-			return nil
-		}
-		if err := clusterdns.RemoveRights(ctx, j.Member); err != nil {
-			return err
-		}
-		return j.recordDNS(ctx, nil)
-	case hooked && (moved || !sub.Spec.ServiceDiscoveryEnabled):
-		h, err := clusterdns.Remove(ctx, j.Member, j.dnsSettings(before))
-		if err != nil {
-			return err
-		}
-		if lines := h.Removed(); len(lines) > 0 {
-			j.Report.List("the cluster's DNS:", lines)
-		}
-		if err := j.recordDNS(ctx, nil); err != nil {
-			return err
-		}
+// hooked reports whether an earlier join has changed the cluster's DNS.
+func (p *Plan) hooked() bool {
+	return p.Before != nil && p.Before.Annotations[clusterdns.Annotation] != ""
+}
+
+// undoesDNS reports whether the change of an earlier join is undone: the user asks for --dns=false,
+// which also removes a block that an earlier version of subctl has left; there is no service
+// discovery any more; or the block moves to another ConfigMap.
+func (p *Plan) undoesDNS() bool {
+	sub, before := p.Submariner, p.Before
+	if !p.hooked() {
+		return p.FreeDNS
 	}
-	if !sub.Spec.ServiceDiscoveryEnabled {
+	moved := dnsRefText(before.Spec.CoreDNSCustomConfig) != dnsRefText(sub.Spec.CoreDNSCustomConfig)
+	return moved || leavesDNS(sub) || !sub.Spec.ServiceDiscoveryEnabled
+}
+
+// clusterDNS makes the cluster's DNS forward names of imported Services, and undoes the change of an
+// earlier join. It does not touch what the user changes.
+func (j *Operation) clusterDNS(ctx context.Context) error {
+	sub := j.Plan.Submariner
+	if j.Plan.undoesDNS() {
+		if err := j.undoDNS(ctx); err != nil {
+			return err
+		}
+	} else if before := j.Plan.Before; leavesDNS(sub) && !sub.Spec.ServiceDiscoveryEnabled &&
+		before != nil && before.Spec.ServiceDiscoveryEnabled {
+		j.warnOfDNS(ctx)
+	}
+	switch {
+	case !sub.Spec.ServiceDiscoveryEnabled:
+		return nil
+	case leavesDNS(sub):
+		j.noteLeftDNS()
 		return nil
 	}
 	return j.hookDNS(ctx)
+}
+
+// undoDNS undoes the change of an earlier join. If it cannot, the change stays recorded, so that the
+// next join, or uninstall, tries again.
+func (j *Operation) undoDNS(ctx context.Context) error {
+	h, err := clusterdns.Remove(ctx, j.Member, j.dnsSettings(j.Plan.Before))
+	if err != nil {
+		return err
+	}
+	if lines := h.Removed(); len(lines) > 0 {
+		j.Report.List("the cluster's DNS:", lines)
+	}
+	j.reportUndone(h)
+	if !j.Plan.hooked() || h.Reason != "" {
+		return nil
+	}
+	return j.recordDNS(ctx, nil)
+}
+
+// reportUndone reports what the plan of Undo leaves to a person, unless no join has changed the
+// cluster's DNS: then a person has.
+func (j *Operation) reportUndone(h clusterdns.Hook) {
+	if !j.Plan.hooked() {
+		return
+	}
+	if h.Reason != "" {
+		j.Report.Warn("the cluster's DNS still forwards %s to the DNS servers of subctl: %s\n%s", services.Domain, h.Reason,
+			h.Commands)
+	}
+	for _, note := range h.Notes {
+		j.Report.Warn("%s", note)
+	}
+}
+
+// noteLeftDNS reports what the user has to do with --dns=false.
+func (j *Operation) noteLeftDNS() {
+	j.Report.Note("the cluster's DNS is left alone: it must forward %s to the address of Service %s/%s "+
+		"(see docs/services.md)", services.Domain, cluster.Namespace, cluster.DNSName)
 }
 
 // warnOfDNS reports what goes on forwarding to the DNS servers that are about to go. Joining needs no
@@ -198,6 +236,18 @@ func (j *Operation) recordDNS(ctx context.Context, kind *string) error {
 // ShowDNS reports what Run would change in the cluster's DNS. It writes nothing.
 func (j *Operation) ShowDNS(ctx context.Context) error {
 	sub := j.Plan.Submariner
+	if j.Plan.undoesDNS() {
+		settings := j.dnsSettings(j.Plan.Before)
+		f, err := clusterdns.Read(ctx, j.Member, settings.Version, settings.Ref)
+		if err != nil {
+			return fmt.Errorf("reading the configuration of the cluster's DNS: %w", err)
+		}
+		h := clusterdns.Undo(f)
+		if places := h.Places(); len(places) > 0 {
+			j.Report.Note("would remove from the cluster's DNS what subctl has added: %s", words.List(places))
+		}
+		j.reportUndone(h)
+	}
 	if !sub.Spec.ServiceDiscoveryEnabled || leavesDNS(sub) {
 		return nil
 	}

@@ -2,6 +2,7 @@ package join
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,6 +24,8 @@ type dnsWorld struct {
 	c   client.Client
 	sub *v1alpha1.Submariner
 	out bytes.Buffer
+	// free is whether the user specifies --dns=false.
+	free bool
 }
 
 func newDNSWorld(t *testing.T) *dnsWorld {
@@ -51,7 +54,7 @@ func (w *dnsWorld) operation(t *testing.T, change func(*v1alpha1.SubmarinerSpec)
 	w.out.Reset()
 	return &Operation{
 		Member: cluster.Side{Client: w.c, Version: "v1.36.3"}, Report: progress.New(&w.out),
-		Plan: &Plan{Submariner: w.sub.DeepCopy(), Before: before},
+		Plan: &Plan{Submariner: w.sub.DeepCopy(), Before: before, FreeDNS: w.free},
 	}
 }
 
@@ -100,13 +103,18 @@ func TestClusterDNS(t *testing.T) {
 	w.join(t, same)
 	require.Equal(t, " ✓ CoreDNS forwards clusterset.local to the DNS servers of subctl\n", w.out.String())
 
-	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{LeaveDNS: true} })
-	require.Contains(t, w.out.String(), "• the cluster's DNS is left alone: it must forward clusterset.local to ")
+	require.NoError(t, w.operation(t, leave).ShowDNS(t.Context()))
+	require.Equal(t, " • would remove from the cluster's DNS what subctl has added: ConfigMap kube-system/coredns\n", w.out.String())
+	w.join(t, leave)
+	require.Contains(t, w.out.String(), " • the cluster's DNS:\n     restored ConfigMap kube-system/coredns\n"+
+		" • the cluster's DNS is left alone: it must forward clusterset.local to ")
 	corefile, recorded = w.state(t)
-	require.Equal(t, with, corefile)
+	require.Equal(t, rootServer, corefile)
 	require.Empty(t, recorded, "no agent repairs it")
 
 	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscovery = nil })
+	corefile, _ = w.state(t)
+	require.Equal(t, with, corefile)
 	w.join(t, func(s *v1alpha1.SubmarinerSpec) {
 		s.CoreDNSCustomConfig = &v1alpha1.ConfigMapRef{ConfigMapName: "coredns-custom"}
 	})
@@ -124,12 +132,68 @@ func TestClusterDNS(t *testing.T) {
 	require.Empty(t, w.out.String(), "without service discovery, nothing is read")
 }
 
-// What the user has told join to leave alone stays when service discovery goes, and the user learns of it.
+// leave is the setting of --dns=false.
+func leave(s *v1alpha1.SubmarinerSpec) {
+	s.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{LeaveDNS: true}
+}
+
+// put writes the Corefile as a person does.
+func (w *dnsWorld) put(t *testing.T, corefile string) {
+	t.Helper()
+	cm := &corev1.ConfigMap{}
+	require.NoError(t, w.c.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "coredns"}, cm))
+	cm.Data["Corefile"] = corefile
+	require.NoError(t, w.c.Update(t.Context(), cm))
+}
+
+// The block that an earlier version of subctl has left without a record goes when the user asks for
+// --dns=false, and only then.
+func TestClusterDNSWithoutARecord(t *testing.T) {
+	w := newDNSWorld(t)
+	w.join(t, func(*v1alpha1.SubmarinerSpec) {})
+	with, _ := w.state(t)
+	w.join(t, leave)
+	w.put(t, with)
+	w.join(t, leave)
+	corefile, _ := w.state(t)
+	require.Equal(t, with, corefile, "join without the flag leaves it alone")
+	require.NotContains(t, w.out.String(), "restored")
+	w.free = true
+	w.join(t, leave)
+	corefile, _ = w.state(t)
+	require.Equal(t, rootServer, corefile)
+}
+
+// What join could not remove stays recorded: it is tried again.
+func TestClusterDNSThatCannotBeRestored(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.SubmarinerSpec){
+		"--dns=false": leave, "--service-discovery=false": func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscoveryEnabled = false },
+	} {
+		w := newDNSWorld(t)
+		w.join(t, func(*v1alpha1.SubmarinerSpec) {})
+		with, _ := w.state(t)
+		torn := strings.Replace(with, "# submariner-end", "# the end", 1)
+		w.put(t, torn)
+		w.join(t, change)
+		require.Contains(t, w.out.String(), "the cluster's DNS still forwards clusterset.local to the DNS servers of subctl: ", name)
+		corefile, recorded := w.state(t)
+		require.Equal(t, torn, corefile, name)
+		require.NotEmpty(t, recorded, name)
+		w.put(t, with)
+		w.join(t, func(*v1alpha1.SubmarinerSpec) {})
+		corefile, recorded = w.state(t)
+		require.Equal(t, rootServer, corefile, name)
+		require.Empty(t, recorded, name)
+	}
+}
+
+// What somebody has added by hand is left alone when service discovery goes, and the user learns of it.
 func TestClusterDNSLeftBehind(t *testing.T) {
 	w := newDNSWorld(t)
 	w.join(t, func(*v1alpha1.SubmarinerSpec) {})
-	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{LeaveDNS: true} })
 	with, _ := w.state(t)
+	w.join(t, leave)
+	w.put(t, with)
 	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscoveryEnabled = false })
 	require.Equal(t, " ⚠ the cluster's DNS is left alone, and forwards clusterset.local to DNS servers that do not exist any more: "+
 		"remove the server block of this domain from ConfigMap kube-system/coredns\n", w.out.String())

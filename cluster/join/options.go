@@ -25,6 +25,8 @@ type Options struct {
 	Reset bool
 	// joined reports whether With has set the options that are not Specified to stored values.
 	joined bool
+	// undecided reports whether an earlier version of subctl has joined, which knew no service discovery.
+	undecided bool
 
 	ClusterID    string
 	ClusterCIDRs []string // pod networks; empty: discovered

@@ -71,6 +71,10 @@ type Plan struct {
 	Cables []catalog.CableChange
 	// Present are the other members that have a gateway, sorted.
 	Present []string
+	// LeftOut reports whether the cluster gets no service discovery because the broker leaves it out.
+	LeftOut bool
+	// FreeDNS reports whether the user asks a cluster that has joined for --dns=false: see undoesDNS.
+	FreeDNS bool
 	// Network describes the source of the cluster's global network; nil if the broker has no globalnet, or if an
 	// invitation has reserved the network.
 	Network *Network
@@ -83,7 +87,7 @@ type Plan struct {
 // MakePlan returns how to join the cluster of f to the broker of b with the join file, or an
 // error with all mistakes. It is a pure function.
 func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan, error) {
-	o = o.With(f.Submariner)
+	o = o.With(f.Submariner).from(b.Broker)
 	used := *file
 	used.BrokerURL = o.Address(file, f.Submariner)
 	used.TLSServerName = o.ServerName(file, f.Submariner)
@@ -106,7 +110,9 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	p.Grant, p.Trust, p.Left, p.Removed = r.grant(), f.Trust, r.left(), r.removed()
 	p.NewKeys = b.Holder == nil || r.revoked("") > 0 || p.Left.Serial > 0
 	p.Network = r.network()
+	p.LeftOut = !o.ServiceDiscovery && o.brokers("service-discovery")
 	p.LastGrant, p.Granted = r.lastGrant(), r.granted(p.Grant)
+	p.FreeDNS = p.Before != nil && o.specifies("dns") && !o.DNS
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
 		e := r.affected(p.Before, p.Submariner, p.Changes)

@@ -94,6 +94,7 @@ func (o Options) With(joined *v1alpha1.Submariner) Options {
 		return o
 	}
 	o.joined = true
+	o.undecided = joined.Spec.ServiceDiscovery == nil
 	for _, s := range settings {
 		if !o.specifies(s.flag) {
 			s.read(&o, joined)
@@ -104,6 +105,20 @@ func (o Options) With(joined *v1alpha1.Submariner) Options {
 		o.CableDriver = o.only() // the stored default may be the broker's, which nobody chose here
 	}
 	return o
+}
+
+// from returns o with the default of the broker b for every option that neither the user nor the last
+// join has chosen; b may be nil. All that a broker can do with it is to leave service discovery out.
+func (o Options) from(b *v1alpha1.Broker) Options {
+	if b != nil && o.brokers("service-discovery") {
+		o.ServiceDiscovery = b.Spec.HasServiceDiscovery()
+	}
+	return o
+}
+
+// brokers reports whether the broker chooses the value of the flag.
+func (o Options) brokers(flag string) bool {
+	return !o.specifies(flag) && (!o.isStored(flag) || o.undecided)
 }
 
 // storedIn returns the field of the Submariner from which the value of the flag comes; empty if it

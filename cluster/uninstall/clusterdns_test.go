@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -47,4 +48,31 @@ func TestUninstallRestoresTheClusterDNS(t *testing.T) {
 	require.True(t, deleted)
 	require.Contains(t, j.said.String(), "the cluster's DNS no longer forwards clusterset.local:\n"+
 		"     restored ConfigMap kube-system/coredns\n")
+}
+
+// The block goes also where no Submariner object records it: after join --dns=false of an earlier
+// version of subctl, or if somebody has deleted the object.
+func TestUninstallRemovesABlockWithoutARecord(t *testing.T) {
+	for name, change := range map[string]func(*joinedCluster, *v1alpha1.Submariner){
+		"not recorded": func(*joinedCluster, *v1alpha1.Submariner) {},
+		"no Submariner": func(j *joinedCluster, s *v1alpha1.Submariner) {
+			j.agents = false
+			require.NoError(t, j.c.Delete(t.Context(), s))
+			without := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			require.NoError(t, client.IgnoreNotFound(j.c.Patch(t.Context(), s, without)))
+		},
+	} {
+		const corefile = ".:53 {\n    errors\n}\n"
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"},
+			Data:       map[string]string{"Corefile": corefile},
+		}
+		j := newJoined(t, cm)
+		_, err := clusterdns.Install(t.Context(), j.c, clusterdns.Settings{Address: "10.96.0.53"})
+		require.NoError(t, err)
+		change(j, j.remains(t).Submariner)
+		require.NoError(t, j.uninstall(t), name)
+		require.NoError(t, j.c.Get(t.Context(), client.ObjectKeyFromObject(cm), cm))
+		require.Equal(t, corefile, cm.Data["Corefile"], name)
+	}
 }

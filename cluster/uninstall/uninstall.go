@@ -96,6 +96,8 @@ func (u *Operation) run(ctx context.Context, r *Remains) (dirty []string, err er
 		if err := u.leave(ctx, hub, sub); err != nil {
 			return nil, err
 		}
+	} else if err := u.clusterDNS(ctx, r); err != nil {
+		return nil, err
 	}
 	return dirty, u.remove(ctx, r, dirty)
 }

@@ -21,14 +21,19 @@ type Broker struct {
 
 // BrokerSpec holds the settings that all clusters of a broker share.
 type BrokerSpec struct {
-	// Components lists the components that clusters install: connectivity.
+	// Components lists the components that clusters install: connectivity. For service discovery see
+	// serviceDiscoveryEnabled.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.all(c, c == 'connectivity')",message="this version has only the component connectivity"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c == 'connectivity')",message="specify connectivity only, and service discovery with serviceDiscoveryEnabled"
 	Components []string `json:"components,omitempty"`
 	// DefaultCustomDomains must be empty: names of imported Services end in clusterset.local.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="it has no effect: names of imported Services end in clusterset.local"
 	DefaultCustomDomains []string `json:"defaultCustomDomains,omitempty"`
+	// ServiceDiscoveryEnabled specifies whether clusters export and import Services by name, if their
+	// join does not specify it (our addition). Unset, it is true.
+	// +optional
+	ServiceDiscoveryEnabled *bool `json:"serviceDiscoveryEnabled,omitempty"`
 	// GlobalnetEnabled specifies whether a cluster gets a network of globally unique
 	// addresses when it joins.
 	// +optional
@@ -55,6 +60,12 @@ type BrokerSpec struct {
 	// of the broker and of all clusters; "broker", only those of the broker (our addition).
 	// +optional
 	PoliciesFrom PoliciesFrom `json:"policiesFrom,omitempty"`
+}
+
+// HasServiceDiscovery reports whether clusters export and import Services by name, if their join does
+// not specify it.
+func (s BrokerSpec) HasServiceDiscovery() bool {
+	return s.ServiceDiscoveryEnabled == nil || *s.ServiceDiscoveryEnabled
 }
 
 // PoliciesFrom specifies whose cable policies apply.
