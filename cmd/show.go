@@ -44,7 +44,9 @@ func newShow(g *globals) *cobra.Command {
 // all" shows all of them.
 func tables() []look.Section {
 	return []look.Section{
-		brokersTable(), clustersTable(), clustersetsTable(), connectionsTable(), endpointsTable(), gatewaysTable(), globalnetTable(), networksTable(), servicesTable(), trustTable(), versionsTable(),
+		brokersTable(), clustersTable(), clustersetsTable(), connectionsTable(), endpointsTable(), gatewaysTable(),
+		globalnetTable(), networksTable(),
+		servicesTable(serviceFilter{}), trustTable(), versionsTable(),
 	}
 }
 
@@ -92,6 +94,8 @@ func newShowTable(g *globals, t look.Section) *cobra.Command {
 		s.addWait(c)
 	case globalnetNoun:
 		s.addWho(c)
+	case servicesNoun:
+		s.addServices(c)
 	}
 	return c
 }

@@ -18,7 +18,8 @@ const servicesLong = `The first table has the Services that the cluster exports 
 "waiting", with the reason, if other clusters cannot reach the Service yet; or "conflict", if the
 clusters that export the Service disagree about it. MODE is "pods" if other clusters connect to the
 pods, and "address" if they connect to the cluster IP or the global address of the Service.
-ENDPOINTS are those that are ready, of all.
+ENDPOINTS are those that are ready, of all. OPTIONS is there if a Service is exported with
+--spread or --direct.
 
 The second table has the Services that the cluster imports, its own exports included: the name, the
 address that the name stands for in this cluster, and the ports. STATE is "imported"; "waiting" if
@@ -72,30 +73,33 @@ func (n *endpointCount) String() string {
 	return fmt.Sprintf("%d/%d", n.Ready, n.All)
 }
 
-func servicesTable() look.Section {
+// servicesTable returns the table of the Services that f chooses.
+func servicesTable(f serviceFilter) look.Section {
 	return look.View[servicesRow]{
-		Noun: "services", Short: "Show exported and imported Services", Long: servicesLong, Joined: true,
+		Noun: servicesNoun, Short: "Show exported and imported Services", Long: servicesLong, Joined: true,
 		Reads: []look.Read{
 			look.ReadMembers, look.ReadServices,
 			look.ReadDeployments(cluster.ServiceDiscoveryName, cluster.DNSName),
 		},
-		Rows: servicesRows, Tables: servicesTables, Trouble: servicesTrouble, Note: servicesNote,
+		Rows: f.rows, Tables: servicesTables, Trouble: servicesTrouble, Note: f.note,
 		NoneOf: func(s look.Site) string {
 			if s.Services == nil {
 				return "service discovery is off: subctl join --service-discovery turns it on"
 			}
-			return "no Service is exported or imported: subctl export service NAME exports one"
+			return f.none()
 		},
 	}.Section()
 }
 
-// servicesRows returns the row of a cluster; none if it exports and imports nothing.
-func servicesRows(s look.Site) []servicesRow {
+// rows returns the row of a cluster; none if it exports and imports nothing.
+func (f serviceFilter) rows(s look.Site) []servicesRow {
 	if s.Services == nil {
 		return nil
 	}
 	known := newKnownServices(s)
 	r := servicesRow{Cluster: s.Name, Exports: known.exports(), Imports: known.imports()}
+	r.Exports = slices.DeleteFunc(r.Exports, func(e exportedService) bool { return f.leavesOut(e.Namespace, e.Name) })
+	r.Imports = slices.DeleteFunc(r.Imports, func(i importedService) bool { return f.leavesOut(i.Namespace, i.Name) })
 	if len(r.Exports)+len(r.Imports) == 0 {
 		return nil
 	}
@@ -104,14 +108,16 @@ func servicesRows(s look.Site) []servicesRow {
 
 // servicesTables prints exports, imports, and who exports what is imported.
 func servicesTables(w io.Writer, format printer.Format, r servicesRow) error {
-	if err := printer.Print(w, format, r.Exports, []printer.Column[exportedService]{
+	columns := []printer.Column[exportedService]{
 		{Head: "EXPORT", Max: 60, Cell: func(e exportedService) string { return e.Namespace + "/" + e.Name }},
 		{Head: "TYPE", Cell: func(e exportedService) string { return e.Type }},
 		{Head: "PORTS", Max: 40, Cell: func(e exportedService) string { return portsText(e.Ports) }},
 		{Head: "MODE", Cell: func(e exportedService) string { return e.Mode }},
 		{Head: "ENDPOINTS", Cell: func(e exportedService) string { return e.Endpoints.String() }},
 		{Head: "STATE", Max: 60, Cell: exportedService.stateText},
-	}); err != nil {
+	}
+	options := func(e exportedService) string { return optionsText(e.Spread, e.Direct) }
+	if err := printer.Print(w, format, r.Exports, withOptions(columns, r.Exports, options)); err != nil {
 		return err
 	}
 	imports := r.Imports
@@ -124,13 +130,15 @@ func servicesTables(w io.Writer, format printer.Format, r servicesRow) error {
 	if len(r.Exports) > 0 {
 		fmt.Fprintln(w)
 	}
-	if err := printer.Print(w, format, imports, []printer.Column[importedService]{
+	importColumns := []printer.Column[importedService]{
 		{Head: "IMPORT", Max: 70, Cell: func(i importedService) string { return i.DNSName }},
 		{Head: "TYPE", Cell: func(i importedService) string { return i.Type }},
 		{Head: "ADDRESS", Cell: func(i importedService) string { return strings.Join(i.IPs, ", ") }},
 		{Head: "PORTS", Max: 40, Cell: func(i importedService) string { return portsText(i.Ports) }},
 		{Head: "STATE", Cell: func(i importedService) string { return i.State }},
-	}); err != nil {
+	}
+	importOptions := func(i importedService) string { return optionsText(i.Spread, i.Direct) }
+	if err := printer.Print(w, format, imports, withOptions(importColumns, imports, importOptions)); err != nil {
 		return err
 	}
 	var from []serviceSource
@@ -151,6 +159,26 @@ func servicesTables(w io.Writer, format printer.Format, r servicesRow) error {
 		{Head: "KNOWN", Cell: func(f serviceSource) string { return f.age }},
 		{Head: "STATE", Max: 70, Cell: serviceSource.stateText},
 	})
+}
+
+// withOptions returns columns with the column OPTIONS before the last one, if it is not empty.
+func withOptions[T any](columns []printer.Column[T], rows []T, options func(T) string) []printer.Column[T] {
+	if !slices.ContainsFunc(rows, func(r T) bool { return options(r) != "" }) {
+		return columns
+	}
+	return slices.Insert(columns, len(columns)-1, printer.Column[T]{Head: "OPTIONS", Cell: options})
+}
+
+// optionsText returns the annotations of an export for a table.
+func optionsText(spread, direct bool) string {
+	var out []string
+	if spread {
+		out = append(out, "spread")
+	}
+	if direct {
+		out = append(out, "direct")
+	}
+	return strings.Join(out, ", ")
 }
 
 // serviceSource is a cluster that exports an imported Service.
@@ -212,11 +240,11 @@ func few(lines []string) []string {
 	return lines
 }
 
-// servicesNote returns the namespaces that the cluster lacks to import what others export.
-func servicesNote(s look.Site) string {
+// note returns the namespaces that the cluster lacks to import what others export.
+func (f serviceFilter) note(s look.Site) string {
 	services := 0
 	var namespaces []string
-	for _, r := range servicesRows(s) {
+	for _, r := range f.rows(s) {
 		for _, i := range r.Imports {
 			if i.State == importNoNamespace {
 				services++

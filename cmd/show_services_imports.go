@@ -11,6 +11,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/api/submariner/v1alpha1"
 	"subctl/services"
 )
 
@@ -24,6 +25,8 @@ type importedService struct {
 	Ports     []servicePort `json:"ports"`
 	State     string        `json:"state"`   // imported, waiting, refused, foreign or no namespace
 	Message   string        `json:"message"` // why it waits
+	Spread    bool          `json:"spread"`
+	Direct    bool          `json:"direct"`
 	Clusters  []exporter    `json:"clusters"`
 
 	since time.Time // of the import
@@ -105,6 +108,8 @@ func (k *knownServices) imported(key serviceKey, o *mcsv1alpha1.ServiceImport) i
 	} else {
 		out.Type, out.since = string(o.Spec.Type), o.CreationTimestamp.Time
 		out.IPs = append(out.IPs, o.Spec.IPs...)
+		out.Spread = o.Annotations[v1alpha1.SpreadAnnotation] == "true"
+		out.Direct = o.Annotations[v1alpha1.DirectAnnotation] == "true"
 		for _, p := range o.Spec.Ports {
 			out.Ports = append(out.Ports, servicePort{p.Name, cmp.Or(string(p.Protocol), "TCP"), p.Port})
 		}

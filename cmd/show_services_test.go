@@ -212,6 +212,64 @@ func TestShowServices(t *testing.T) {
 	}
 }
 
+// NAME and --namespace choose Services, also for what is reported as a problem.
+func TestShowServicesChosen(t *testing.T) {
+	worlds := servicesWorlds(t)
+	for _, test := range []struct {
+		world, args      string
+		code             int
+		exports, imports string
+	}{
+		{"well", "", cli.ExitDone, "shop/big shop/web", "payments/ledger shop/big shop/cache shop/db shop/web"},
+		{"well", "web", cli.ExitDone, "shop/web", "shop/web"},
+		{"well", "-n shop db", cli.ExitDone, "", "shop/db"},
+		{"well", "-n payments", cli.ExitDone, "", "payments/ledger"},
+		{"well", "web -n payments", cli.ExitDone, "", ""},
+		{"sick", "none", cli.ExitTrouble, "shop/none", ""},
+	} {
+		args := append([]string{"show", "services", "-o", "json"}, strings.Fields(test.args)...)
+		r := runIn(t, worlds[test.world], []string{"west"}, args...)
+		require.Equal(t, test.code, r.code, r.stderr)
+		var rows []servicesRow
+		require.NoError(t, json.Unmarshal([]byte(r.stdout), &rows))
+		var exports, imports []string
+		for _, row := range rows {
+			for _, e := range row.Exports {
+				exports = append(exports, e.Namespace+"/"+e.Name)
+			}
+			for _, i := range row.Imports {
+				imports = append(imports, i.Namespace+"/"+i.Name)
+			}
+		}
+		require.Equal(t, test.exports, strings.Join(exports, " "), test.args)
+		require.Equal(t, test.imports, strings.Join(imports, " "), test.args)
+	}
+	r := runIn(t, worlds["well"], []string{"west"}, "show", "services", "web", "-n", "payments")
+	require.Contains(t, r.stderr, "no Service web of namespace payments is exported or imported: ")
+	r = runIn(t, worlds["sick"], []string{"west"}, "show", "services", "none")
+	require.NotContains(t, r.stderr, "shop/late")
+	for line, want := range map[string]string{
+		"show services ": "big cache db web", "show services -n payments ": "", "show services -n ": "default shop",
+	} {
+		got := runIn(t, worlds["well"], []string{"west"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		values, _, _ := strings.Cut(got.stdout, ":4\n")
+		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
+	}
+}
+
+// The tables have a column for the options of exports where there is one.
+func TestShowServicesWithOptions(t *testing.T) {
+	export, one := serviceExport("web", "Valid True Valid: ", "Ready True Ready: "), serviceImport("web", "100.64.7.1", "west")
+	export.Annotations = map[string]string{v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}
+	one.Annotations = map[string]string{v1alpha1.SpreadAnnotation: "true"}
+	w := world{"west": append(discoveryMember(discoveryDeployments(1)...), export, one,
+		recordPage(t, "west", 0, exportRecordOf("shop", "web", "100.64.0.9", "ready")))}
+	r := runIn(t, w, []string{"west"}, "show", "services")
+	require.Contains(t, r.stdout, "ENDPOINTS   OPTIONS          STATE\n")
+	require.Contains(t, r.stdout, "spread, direct   exported\n")
+	require.Regexp(t, `web\.shop\.svc\.clusterset\.local .* spread +imported\n`, r.stdout)
+}
+
 // What others put into pages, imports and slices neither reaches the terminal as it is nor
 // counts for another cluster.
 func TestHostileServices(t *testing.T) {
@@ -233,7 +291,11 @@ func TestHostileServices(t *testing.T) {
 		require.Regexp(t, `mine\.shop\.svc\.clusterset\.local .* foreign`, r.stdout)
 		require.Contains(t, r.stdout, "mine.shop.svc.clusterset.local", format)
 	}
-	require.Equal(t, cli.ExitUsage, runIn(t, w, []string{"west"}, "show", "services", "web").code)
+	for _, args := range []string{"web db", "Shop/web", "-n Shop", "web\x1b[2J", "-n="} {
+		r := runIn(t, w, []string{"west"}, append([]string{"show", "services"}, strings.Fields(args)...)...)
+		require.Equal(t, cli.ExitUsage, r.code, args)
+		require.NotContains(t, r.stderr, "\x1b")
+	}
 }
 
 // imported returns the objects that the planner of the agent makes of what is exported, and what is exported.
