@@ -48,11 +48,13 @@ func servicesPolicy(sub *v1alpha1.Submariner) []client.Object {
 		},
 		Validations: slices.Concat([]admissionv1.Validation{
 			{
-				Expression: fmt.Sprintf("variables.resource != 'leases' || variables.name == '%s'", submarinerv1.ServicesLease),
-				Message:    "the agent of service discovery may write no Lease but " + submarinerv1.ServicesLease,
+				Expression: fmt.Sprintf("variables.resource != 'leases' || variables.name == '%s'",
+					submarinerv1.ServicesLease),
+				Message: "the agent of service discovery may write no Lease but " + submarinerv1.ServicesLease,
 			},
 			{
-				Expression: "!(variables.resource in ['services', 'endpointslices', 'serviceimports']) || object == null || " +
+				Expression: "!(variables.resource in ['services', 'endpointslices', 'serviceimports']) || object == " +
+					"null || " +
 					importsInto(sub),
 				MessageExpression: "'nothing is imported into namespace ' + request.namespace + ', as the settings of " +
 					"service discovery do not name it'",
@@ -126,7 +128,8 @@ func servicesValidations() []admissionv1.Validation {
 		Expression: "variables.resource != 'services' || object == null || (" +
 			newKeys("labels", submarinerv1.ManagedByLabel, mcsv1alpha1.LabelServiceName) + " && " +
 			newKeys("annotations", corev1.AnnotationTopologyMode) + ")",
-		Message: "the agent of service discovery may set no other labels and annotations of a derived Service than its own",
+		Message: "the agent of service discovery may set no other labels and annotations of a derived Service than " +
+			"its own",
 	}, {
 		Expression: "variables.resource != 'endpointslices' || object == null || " +
 			"object.endpoints.all(e, !has(e.nodeName) && !has(e.targetRef))",
@@ -162,7 +165,8 @@ func exportsValidations(clusterID string) []admissionv1.Validation {
 			mcsv1alpha1.ServiceExportConditionConflict)
 	}
 	page := func(object string) string {
-		return fmt.Sprintf("(%[1]s == null || %[1]s.spec.clusterID == '%[2]s' && %[1]s.metadata.name.startsWith('%[3]s') && "+
+		return fmt.Sprintf("(%[1]s == null || %[1]s.spec.clusterID == '%[2]s' && "+
+			"%[1]s.metadata.name.startsWith('%[3]s') && "+
 			"!%[1]s.metadata.?labels[?'%[4]s'].hasValue())", object, celText(clusterID),
 			celText(strings.TrimSuffix(v1alpha1.ExportedServicesName(clusterID, 0), "0")), submarinerv1.ClusterIDLabel)
 	}
@@ -172,6 +176,7 @@ func exportsValidations(clusterID string) []admissionv1.Validation {
 		Message: "the agent of service discovery may change nothing of a ServiceExport but its conditions",
 	}, {
 		Expression: "variables.resource != 'exportedservices' || " + page("object") + " && " + page("oldObject"),
-		Message:    "the agent of service discovery may write no other pages of exported Services than those of its own cluster",
+		Message: "the agent of service discovery may write no other pages of exported Services than those of its " +
+			"own cluster",
 	}}
 }

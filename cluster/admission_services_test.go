@@ -47,8 +47,10 @@ func TestHostileServicesAgent(t *testing.T) {
 
 	// Without its owner, the derived Service would be collected as garbage.
 	owner := &mcsv1alpha1.ServiceImport{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api", Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}},
-		Spec:       mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api",
+			Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}},
+		Spec: mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP,
+			Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
 	}
 	require.NoError(t, admin.Create(t.Context(), owner))
 	service := func(change func(*corev1.Service)) *corev1.Service {
@@ -70,9 +72,10 @@ func TestHostileServicesAgent(t *testing.T) {
 	}
 	slice := func(change func(*discoveryv1.EndpointSlice)) *discoveryv1.EndpointSlice {
 		s := &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "derived-0123456789-east-0", Labels: map[string]string{
-				discoveryv1.LabelManagedBy: services.ManagedBy, discoveryv1.LabelServiceName: "derived-0123456789",
-			}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "derived-0123456789-east-0",
+				Labels: map[string]string{
+					discoveryv1.LabelManagedBy: services.ManagedBy, discoveryv1.LabelServiceName: "derived-0123456789",
+				}},
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.12.0.1"}}},
 		}
@@ -84,14 +87,16 @@ func TestHostileServicesAgent(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "shop", Name: "web", Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy},
 			},
-			Spec: mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
+			Spec: mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP,
+				Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
 		}
 		change(i)
 		return i
 	}
 	page := func(change func(*v1alpha1.ExportedServices)) *v1alpha1.ExportedServices {
 		p := &v1alpha1.ExportedServices{
-			ObjectMeta: clustertest.In("west-services-0"), Spec: v1alpha1.ExportedServicesSpec{ClusterID: "west", Pages: 1},
+			ObjectMeta: clustertest.In("west-services-0"), Spec: v1alpha1.ExportedServicesSpec{ClusterID: "west",
+				Pages: 1},
 		}
 		change(p)
 		return p
@@ -148,7 +153,10 @@ func TestHostileServicesAgent(t *testing.T) {
 		"endpoints of a Service of a user": slice(func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelServiceName] = "derived-db"
 		}),
-		"endpoints of no Service":    slice(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) }),
+		"endpoints of no Service": slice(func(s *discoveryv1.EndpointSlice) {
+			delete(s.Labels,
+				discoveryv1.LabelServiceName)
+		}),
 		"an import with a finalizer": imported(func(i *mcsv1alpha1.ServiceImport) { i.Finalizers = []string{"example.com/x"} }),
 		"a slice with a finalizer":   slice(func(s *discoveryv1.EndpointSlice) { s.Finalizers = []string{"example.com/x"} }),
 		"an endpoint on a node":      slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("n1") }),
@@ -177,12 +185,14 @@ func testHostileServicesChanges(t *testing.T, admin, agent client.Client) {
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 	endpoints := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "db-1", Labels: map[string]string{discoveryv1.LabelServiceName: "db"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "db"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
 	foreign := &mcsv1alpha1.ServiceImport{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foreign"},
-		Spec:       mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.Headless, Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
+		Spec: mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.Headless,
+			Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
 	}
 	copied := &v1alpha1.ExportedServices{
 		ObjectMeta: clustertest.In("east-services-0"), Spec: v1alpha1.ExportedServicesSpec{ClusterID: "east", Pages: 1},

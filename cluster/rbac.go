@@ -29,7 +29,8 @@ func gatewayRules() []rbacv1.PolicyRule {
 			byName(rule([]string{"apps"}, []string{"deployments"}, "get"), GlobalnetName),
 			events,
 		},
-		exchanged(exchange.Kinds(), []string{"create", "delete", "get", "list", "patch", "update", "watch"}, "gateways"),
+		exchanged(exchange.Kinds(), []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+			"gateways"),
 		exchange.Kinds().ReportRules(),
 		exchange.MemoryRules(),
 		[]rbacv1.PolicyRule{

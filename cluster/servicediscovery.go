@@ -99,7 +99,8 @@ func servicesClusterRules() []rbacv1.PolicyRule {
 		rule([]string{"discovery.k8s.io"}, []string{"endpointslices/restricted"}, "create"),
 		rule([]string{mcs}, []string{"serviceexports", "serviceimports"}, read...),
 		rule([]string{mcs}, []string{"serviceimports"}, change...),
-		rule([]string{mcs}, []string{"serviceexports/status", "serviceimports/status", "serviceimports/finalizers"}, "update"),
+		rule([]string{mcs}, []string{"serviceexports/status", "serviceimports/status", "serviceimports/finalizers"},
+			"update"),
 		rule([]string{"submariner.io"}, []string{"globalingressips"}, read...),
 		events,
 	}

@@ -32,10 +32,13 @@ func newAgentDNS(g *globals) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.options.ClusterID, "cluster-id", "", "ID of the cluster (required)")
-	f.BoolVar(&o.options.ClusterNames, "cluster-names", false, "answer for <cluster>.<service>.<namespace>.svc."+services.Domain+" with the endpoints of that cluster")
+	f.BoolVar(&o.options.ClusterNames, "cluster-names", false, "answer for <cluster>.<service>.<namespace>.svc."+
+		services.Domain+" with the endpoints of that cluster")
 	f.StringVar(&o.options.Listen, "listen", fmt.Sprintf(":%d", dataplane.DNSPort), "address of DNS, over UDP and TCP")
-	f.StringVar(&o.options.MetricsAddr, "metrics-address", fmt.Sprintf(":%d", dataplane.DNSMetricsPort), "address of /metrics")
-	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", dataplane.DNSProbePort), "address of /healthz and /readyz")
+	f.StringVar(&o.options.MetricsAddr, "metrics-address", fmt.Sprintf(":%d", dataplane.DNSMetricsPort),
+		"address of /metrics")
+	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", dataplane.DNSProbePort),
+		"address of /healthz and /readyz")
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	return c

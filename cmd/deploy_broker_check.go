@@ -64,7 +64,8 @@ func (o *deployBrokerOptions) checkComponents() error {
 		}
 	}
 	if !slices.Contains(o.components, broker.Connectivity) && len(errs) == 0 {
-		errs = append(errs, fmt.Errorf("--components lacks %s, which all clusters install: add it", broker.Connectivity))
+		errs = append(errs, fmt.Errorf("--components lacks %s, which all clusters install: add it",
+			broker.Connectivity))
 	}
 	listed := slices.Contains(o.components, broker.ServiceDiscovery)
 	switch named := o.flags.Changed("components"); {

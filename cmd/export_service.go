@@ -131,7 +131,8 @@ func (o *exportService) action(exists bool, changes []string) string {
 }
 
 // write creates or changes the ServiceExport, and reports it. current is nil if there is none.
-func (o *exportService) write(ctx context.Context, c client.Client, current, export *mcsv1alpha1.ServiceExport, changes []string) error {
+func (o *exportService) write(ctx context.Context, c client.Client, current, export *mcsv1alpha1.ServiceExport,
+	changes []string) error {
 	switch {
 	case current == nil:
 		if err := o.create(ctx, c, export); err != nil {
@@ -178,7 +179,8 @@ func (o *exportService) noService(ctx context.Context, c client.Client) error {
 	case err == nil && len(names) == 0:
 		return fmt.Errorf("there is no Service %s in namespace %s, which has no Services to export: specify another namespace with --namespace, or another cluster with --context", o.name, o.namespace)
 	}
-	return fmt.Errorf("there is no Service %s in namespace %s: kubectl get services -n %s lists those that there are; specify another namespace with --namespace. "+
+	return fmt.Errorf("there is no Service %s in namespace %s: kubectl get services -n %s lists those that there "+
+		"are; specify another namespace with --namespace. "+
 		"To export it before it exists, apply a ServiceExport with kubectl", o.name, o.namespace, o.namespace)
 }
 

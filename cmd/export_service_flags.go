@@ -19,8 +19,10 @@ type exportFlag struct {
 // add gives c the flags.
 func (f *exportFlags) add(c *cobra.Command) {
 	for _, x := range []struct{ key, name, usage string }{
-		{v1alpha1.SpreadAnnotation, "spread", "spread connections over the endpoints of all clusters alike, instead of those of the own cluster first"},
-		{v1alpha1.DirectAnnotation, "direct", "let DNS answer with the addresses of the exporting clusters, instead of one address for all"},
+		{v1alpha1.SpreadAnnotation, "spread", "spread connections over the endpoints of all clusters alike, instead " +
+			"of those of the own cluster first"},
+		{v1alpha1.DirectAnnotation, "direct", "let DNS answer with the addresses of the exporting clusters, instead " +
+			"of one address for all"},
 	} {
 		one := &exportFlag{key: x.key, name: x.name}
 		one.given = func() bool { return c.Flags().Changed(one.name) }

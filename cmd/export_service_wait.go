@@ -47,14 +47,16 @@ func (o *exportService) await(ctx context.Context, c client.Client, set exportSe
 			switch {
 			case lacks == "":
 				return o.tell(ctx, c, set, export)
-			case !set.discovery && exportCondition(export, mcsv1alpha1.ServiceExportConditionReady).Reason == mesh.ReasonNoGlobalNetwork:
+			case !set.discovery && exportCondition(export,
+				mcsv1alpha1.ServiceExportConditionReady).Reason == mesh.ReasonNoGlobalNetwork:
 				o.progress().Warn("%s", lacks)
 				return nil
 			}
 		}
 		if wake.After(waiting, exportPoll) != nil {
 			return cli.Waited(ctx, fmt.Errorf("waiting until other clusters can reach %s: %w: %s. "+
-				"They can without this command once nothing is in the way: see kubectl get serviceexport %s -n %s -o yaml",
+				"They can without this command once nothing is in the way: see kubectl get serviceexport %s -n %s -o "+
+				"yaml",
 				o.service(), cluster.Interrupted(waiting), lacks, o.name, o.namespace))
 		}
 	}
@@ -99,7 +101,8 @@ func exportCondition(export *mcsv1alpha1.ServiceExport, kind mcsv1alpha1.Service
 }
 
 // tell prints how other clusters reach an exported Service.
-func (o *exportService) tell(ctx context.Context, c client.Client, set exportSettings, export *mcsv1alpha1.ServiceExport) error {
+func (o *exportService) tell(ctx context.Context, c client.Client, set exportSettings,
+	export *mcsv1alpha1.ServiceExport) error {
 	for _, kind := range []mcsv1alpha1.ServiceExportConditionType{
 		mcsv1alpha1.ServiceExportConditionReady, services.ConditionPublished,
 	} {
@@ -114,13 +117,16 @@ func (o *exportService) tell(ctx context.Context, c client.Client, set exportSet
 	readers, err := o.readers(ctx, c)
 	switch {
 	case apierrors.IsForbidden(err):
-		o.progress().Done("clusters that see it: all that share a clusterset with this one and have namespace %s", o.namespace)
+		o.progress().Done("clusters that see it: all that share a clusterset with this one and have namespace %s",
+			o.namespace)
 	case err != nil:
 		return err
 	case len(readers) == 0:
-		o.progress().Warn("no other cluster shares a clusterset with cluster %s: see subctl show clustersets", set.cluster)
+		o.progress().Warn("no other cluster shares a clusterset with cluster %s: see subctl show clustersets",
+			set.cluster)
 	default:
-		o.progress().Done("clusters that see it, if they have namespace %s: %s", o.namespace, printer.Clean(words.List(readers)))
+		o.progress().Done("clusters that see it, if they have namespace %s: %s", o.namespace,
+			printer.Clean(words.List(readers)))
 	}
 	if conflict.Status == metav1.ConditionTrue {
 		o.progress().Warn("conflict with other clusters: %s", printer.Clean(cmp.Or(conflict.Message, conflict.Reason)))

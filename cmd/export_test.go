@@ -49,7 +49,8 @@ func exportedWorld() world {
 // discoveryExport is a cluster with service discovery and without a global network, whose Service web is exported, with
 // the condition Conflict. It knows cluster east and, named like a hostile cluster would be, another one.
 func discoveryExport(conflict metav1.ConditionStatus, message string, others ...string) world {
-	w := exportWorld(metav1.ConditionTrue, "Exported", "published as web.shop.svc.clusterset.local to the clusters of its clustersets")
+	w := exportWorld(metav1.ConditionTrue, "Exported", "published as web.shop.svc.clusterset.local to the clusters "+
+		"of its clustersets")
 	sub := w["west"][0].(*v1alpha1.Submariner)
 	sub.Spec.GlobalCIDR, sub.Spec.ServiceDiscoveryEnabled = "", true
 	export := w["west"][len(w["west"])-1].(*mcsv1alpha1.ServiceExport)
@@ -63,7 +64,8 @@ func discoveryExport(conflict metav1.ConditionStatus, message string, others ...
 	}
 	own := member(submarinerv1.OperatorNamespace, "west", "172.18.0.2", "vxlan", nil)[0]
 	own.SetLabels(nil) // not a copy
-	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "derived-u3k8h2", Namespace: "shop", Labels: map[string]string{mcsv1alpha1.LabelServiceName: "far"}}}
+	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "derived-u3k8h2", Namespace: "shop",
+		Labels: map[string]string{mcsv1alpha1.LabelServiceName: "far"}}}
 	page := &v1alpha1.ExportedServices{ObjectMeta: named("west-services-0")}
 	page.Spec.ClusterID = "west"
 	page.Spec.Services = []v1alpha1.ExportedService{exportRecordOf("shop", "web", "100.64.0.9", "")}
@@ -155,37 +157,47 @@ func TestExport(t *testing.T) {
 		world world
 		line  string
 	}{
-		"export":                       {exportedWorld(), "export service db -n shop --wait=false"},
-		"export_dry":                   {exportedWorld(), "export service db -n shop --dry-run"},
-		"export_dry_yaml":              {exportedWorld(), "export service db -n shop --dry-run -o yaml"},
-		"export_json":                  {exportedWorld(), "export service db -n shop --wait=false -o json"},
-		"export_again":                 {exportedWorld(), "export service web -n shop"},
-		"export_again_dry":             {exportedWorld(), "export service web -n shop --dry-run"},
-		"export_local":                 {local, "export service db -n shop"},
-		"export_other_name":            {exportedWorld(), "export service dd -n shop"},
-		"export_other_namespace":       {exportedWorld(), "export service db"},
-		"export_unknown":               {exportedWorld(), "export service payments -n shop"},
-		"export_external_name":         {exportedWorld(), "export service elsewhere -n shop"},
-		"export_not_joined":            {alone, "export service db -n shop"},
-		"export_pending":               {exportWorld(metav1.ConditionFalse, "Pending", "0 of 1 global addresses are allocated: \x1b[2Jsee kubectl get globalingressips"), "export service web -n shop --timeout 1ms"},
-		"export_no_agent":              {exportWorld("", "", ""), "export service db -n shop --timeout 1ms"},
-		"export_discovery":             {discoveryExport("False", "none", "north", "east"), "export service web -n shop"},
-		"export_discovery_alone":       {discoveryExport("False", "none"), "export service web -n shop"},
-		"export_discovery_conflict":    {discoveryExport("True", "cluster \x1b[2Jeast has port 80,\nthis one 81", "e\x1b[31mast"), "export service web -n shop"},
-		"export_discovery_no_agent":    {discoveryExport("False", "none"), "export service db -n shop --timeout 1ms"},
-		"export_discovery_global":      {withGlobal(discoveryExport("False", "none", "east")), "export service web -n shop"},
-		"export_discovery_unpublished": {unpublished(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
-		"export_discovery_unseen":      {unseen(withGlobal(discoveryExport("False", "none", "east"))), "export service web -n shop --timeout 1ms"},
-		"export_discovery_derived":     {discoveryExport("False", "none"), "export service derived-u3k8h2 -n shop"},
-		"export_annotations_dry":       {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run"},
-		"export_annotations_dry_yaml":  {discoveryExport("False", "none"), "export service db -n shop --spread --direct --dry-run -o yaml"},
-		"export_annotations_change":    {spread(discoveryExport("False", "none", "east")), "export service web -n shop --spread=false --direct"},
-		"export_annotations_same":      {spread(discoveryExport("False", "none", "east")), "export service web -n shop --spread --wait=false"},
-		"unexport":                     {exportedWorld(), "unexport service web -n shop"},
-		"unexport_dry":                 {exportedWorld(), "unexport service web -n shop --dry-run"},
-		"unexport_yaml":                {exportedWorld(), "unexport service web -n shop -o yaml"},
-		"unexport_not_exported":        {exportedWorld(), "unexport service db -n shop"},
-		"unexport_nothing":             {exportedWorld(), "unexport service web"},
+		"export":                 {exportedWorld(), "export service db -n shop --wait=false"},
+		"export_dry":             {exportedWorld(), "export service db -n shop --dry-run"},
+		"export_dry_yaml":        {exportedWorld(), "export service db -n shop --dry-run -o yaml"},
+		"export_json":            {exportedWorld(), "export service db -n shop --wait=false -o json"},
+		"export_again":           {exportedWorld(), "export service web -n shop"},
+		"export_again_dry":       {exportedWorld(), "export service web -n shop --dry-run"},
+		"export_local":           {local, "export service db -n shop"},
+		"export_other_name":      {exportedWorld(), "export service dd -n shop"},
+		"export_other_namespace": {exportedWorld(), "export service db"},
+		"export_unknown":         {exportedWorld(), "export service payments -n shop"},
+		"export_external_name":   {exportedWorld(), "export service elsewhere -n shop"},
+		"export_not_joined":      {alone, "export service db -n shop"},
+		"export_pending": {exportWorld(metav1.ConditionFalse, "Pending", "0 of 1 global addresses are "+
+			"allocated: \x1b[2Jsee kubectl get globalingressips"), "export service web -n shop --timeout 1ms"},
+		"export_no_agent": {exportWorld("", "", ""), "export service db -n shop --timeout 1ms"},
+		"export_discovery": {discoveryExport("False", "none", "north", "east"),
+			"export service web -n shop"},
+		"export_discovery_alone": {discoveryExport("False", "none"), "export service web -n shop"},
+		"export_discovery_conflict": {discoveryExport("True", "cluster \x1b[2Jeast has port 80,\nthis one 81",
+			"e\x1b[31mast"), "export service web -n shop"},
+		"export_discovery_no_agent": {discoveryExport("False", "none"), "export service db -n shop --timeout 1ms"},
+		"export_discovery_global": {withGlobal(discoveryExport("False", "none", "east")),
+			"export service web -n shop"},
+		"export_discovery_unpublished": {unpublished(withGlobal(discoveryExport("False", "none", "east"))),
+			"export service web -n shop --timeout 1ms"},
+		"export_discovery_unseen": {unseen(withGlobal(discoveryExport("False", "none", "east"))),
+			"export service web -n shop --timeout 1ms"},
+		"export_discovery_derived": {discoveryExport("False", "none"), "export service derived-u3k8h2 -n shop"},
+		"export_annotations_dry": {discoveryExport("False", "none"), "export service db -n shop --spread " +
+			"--direct --dry-run"},
+		"export_annotations_dry_yaml": {discoveryExport("False", "none"), "export service db -n shop --spread " +
+			"--direct --dry-run -o yaml"},
+		"export_annotations_change": {spread(discoveryExport("False", "none", "east")), "export service web -n " +
+			"shop --spread=false --direct"},
+		"export_annotations_same": {spread(discoveryExport("False", "none", "east")), "export service web -n " +
+			"shop --spread --wait=false"},
+		"unexport":              {exportedWorld(), "unexport service web -n shop"},
+		"unexport_dry":          {exportedWorld(), "unexport service web -n shop --dry-run"},
+		"unexport_yaml":         {exportedWorld(), "unexport service web -n shop -o yaml"},
+		"unexport_not_exported": {exportedWorld(), "unexport service db -n shop"},
+		"unexport_nothing":      {exportedWorld(), "unexport service web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, "export/"+name, runAtOnce(t, test.world, []string{"west"}, strings.Fields(test.line)...))
@@ -264,8 +276,10 @@ func TestExportAnnotations(t *testing.T) {
 		want  map[string]string
 	}{
 		{"--direct --dry-run", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true"}},
-		{"--direct", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}},
-		{"", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}},
+		{"--direct", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true",
+			v1alpha1.DirectAnnotation: "true"}},
+		{"", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true",
+			v1alpha1.DirectAnnotation: "true"}},
 		{"--direct=false --spread=false", map[string]string{kubectl: "{}", "team": "blue"}},
 	} {
 		line := "export service web -n shop --wait=false " + step.flags
@@ -290,17 +304,20 @@ func TestExportWithoutRights(t *testing.T) {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "clusters"}, "", errors.New("alice may not"))
 		}
 		return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object,
+				opts ...client.GetOption) error {
 				return cmp.Or(refuse(key.Namespace), c.Get(ctx, key, obj, opts...))
 			},
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+				opts ...client.ListOption) error {
 				var all client.ListOptions
 				return cmp.Or(refuse(all.ApplyOptions(opts).Namespace), c.List(ctx, list, opts...))
 			},
 		}), err
 	}
 	require.Equal(t, cli.ExitDone, run(t.Context(), g, strings.Fields("export service web -n shop")), stderr)
-	require.Contains(t, stderr.String(), "✓ clusters that see it: all that share a clusterset with this one and have namespace shop")
+	require.Contains(t, stderr.String(), "✓ clusters that see it: all that share a clusterset with this one and have "+
+		"namespace shop")
 }
 
 func TestExportCompletion(t *testing.T) {

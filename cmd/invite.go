@@ -90,7 +90,8 @@ func newInvite(g *globals) *cobra.Command {
 	f.BoolVar(&o.globalnet, "globalnet", true, "on a broker with globalnet, reserve a global network for the cluster, besides --networks")
 	f.StringVar(&o.globalnetCIDR, "globalnet-cidr", "", "that network, such as 242.1.0.0/16 (default: allocated from the range of the broker)")
 	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", 0, "number of addresses of that network; rounded up to a power of two (default: the broker's)")
-	f.StringSliceVar(&o.bounds.ExportNamespaces, "export-namespaces", nil, "namespaces from which the cluster may export Services: names, or "+
+	f.StringSliceVar(&o.bounds.ExportNamespaces, "export-namespaces", nil, "namespaces from which the cluster may "+
+		"export Services: names, or "+
 		"beginnings of names that end with * (default: all but kube-*, openshift-* and submariner-*)")
 	f.IntVar(&o.bounds.Gateways, "gateways", 2, "maximum number of gateway nodes of the cluster")
 	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")

@@ -118,7 +118,8 @@ func newJoin(g *globals) *cobra.Command {
 		"(see docs/services.md); false: leave it alone")
 	f.StringVar(&o.CoreDNSConfig, "coredns-custom-configmap", "", "ConfigMap of CoreDNS for that, NAME in kube-system "+
 		"or NAMESPACE/NAME (default: subctl finds out what to change)")
-	f.StringSliceVar(&o.ExportNamespaces, "export-namespaces", nil, "namespaces from which this cluster may export Services: names, or "+
+	f.StringSliceVar(&o.ExportNamespaces, "export-namespaces", nil, "namespaces from which this cluster may export "+
+		"Services: names, or "+
 		"beginnings of names that end with * (default: all but kube-*, openshift-* and submariner-*)")
 	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind NAT (see docs/nat.md)")
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none, and "+
@@ -194,7 +195,8 @@ func (o *joinOptions) run(ctx context.Context, g *globals) error {
 		op.Report.Warn("%s", w)
 	}
 	if op.Plan.LeftOut {
-		op.Report.Note("service discovery is left out, as for all clusters of the broker: --service-discovery installs it")
+		op.Report.Note("service discovery is left out, as for all clusters of the broker: --service-discovery " +
+			"installs it")
 	}
 	if text := op.Plan.ChangesText(); text != "" && !o.dryRun {
 		op.Report.Warn("%s", text)

@@ -48,7 +48,8 @@ func brokerRows(s look.Site) []brokerRow {
 	var rows []brokerRow
 	for _, b := range s.Brokers {
 		rows = append(rows, brokerRow{
-			Cluster: s.Name, Namespace: b.Namespace, Name: b.Name, Components: append([]string{}, broker.ComponentsOf(b.Spec)...),
+			Cluster: s.Name, Namespace: b.Namespace, Name: b.Name, Components: append([]string{},
+				broker.ComponentsOf(b.Spec)...),
 			Globalnet: b.Spec.GlobalnetEnabled, GlobalnetCIDR: b.Spec.GlobalnetCIDRRange,
 			DefaultGlobalnetSize: b.Spec.DefaultGlobalnetClusterSize, DefaultDomains: append([]string{}, b.Spec.DefaultCustomDomains...),
 		})

@@ -122,7 +122,8 @@ func servicesTables(w io.Writer, format printer.Format, r servicesRow) error {
 	}
 	imports := r.Imports
 	if format != printer.Wide {
-		imports = slices.DeleteFunc(slices.Clone(imports), func(i importedService) bool { return i.State == importNoNamespace })
+		imports = slices.DeleteFunc(slices.Clone(imports),
+			func(i importedService) bool { return i.State == importNoNamespace })
 	}
 	if len(imports) == 0 {
 		return nil
@@ -199,7 +200,8 @@ func portsText(ports []servicePort) string {
 // publishTime is how long an export, or an import, may take until other clusters, or this one, can use it.
 const publishTime = 15 * time.Second
 
-// servicesTrouble returns the agents that do not run, the exports and imports that wait or are in conflict, and what is refused.
+// servicesTrouble returns the agents that do not run, the exports and imports that wait or are in
+// conflict, and what is refused.
 func servicesTrouble(s look.Site, rows []servicesRow) []string {
 	if s.Services == nil {
 		return nil
@@ -210,18 +212,22 @@ func servicesTrouble(s look.Site, rows []servicesRow) []string {
 		for _, e := range r.Exports {
 			switch {
 			case e.State == exportWaiting && s.Now.Sub(e.since) > publishTime:
-				waiting = append(waiting, fmt.Sprintf("Service %s/%s is not exported yet: %s", e.Namespace, e.Name, cmp.Or(e.Message, e.Reason)))
+				waiting = append(waiting, fmt.Sprintf("Service %s/%s is not exported yet: %s", e.Namespace, e.Name,
+					cmp.Or(e.Message, e.Reason)))
 			case e.State == exportConflict:
-				conflicts = append(conflicts, fmt.Sprintf("exports of Service %s/%s are in conflict: %s", e.Namespace, e.Name, cmp.Or(e.Message, e.Reason)))
+				conflicts = append(conflicts, fmt.Sprintf("exports of Service %s/%s are in conflict: %s", e.Namespace,
+					e.Name, cmp.Or(e.Message, e.Reason)))
 			}
 		}
 		for _, i := range r.Imports {
 			if i.State == importWaiting && s.Now.Sub(i.since) > publishTime {
-				missing = append(missing, fmt.Sprintf("imported Service %s/%s is not ready in this cluster: %s", i.Namespace, i.Name, i.Message))
+				missing = append(missing, fmt.Sprintf("imported Service %s/%s is not ready in this cluster: %s",
+					i.Namespace, i.Name, i.Message))
 			}
 			for _, x := range i.Clusters {
 				if x.Reason != "" {
-					refused = append(refused, fmt.Sprintf("Service %s/%s of cluster %s is refused: %s", i.Namespace, i.Name, x.Cluster, x.Reason))
+					refused = append(refused, fmt.Sprintf("Service %s/%s of cluster %s is refused: %s", i.Namespace,
+						i.Name, x.Cluster, x.Reason))
 				}
 			}
 		}
@@ -235,7 +241,8 @@ func servicesTrouble(s look.Site, rows []servicesRow) []string {
 // few returns the first lines of a list, and how many there are more.
 func few(lines []string) []string {
 	if n := len(lines) - listedWaiting; n > 0 {
-		return append(slices.Clone(lines[:listedWaiting]), words.Count(n, "more Service")+" like the last one: see -o json")
+		return append(slices.Clone(lines[:listedWaiting]), words.Count(n, "more Service")+" like the last one: see "+
+			"-o json")
 	}
 	return lines
 }
@@ -256,5 +263,6 @@ func (f serviceFilter) note(s look.Site) string {
 		return ""
 	}
 	return fmt.Sprintf("%s not imported, as the cluster lacks namespace %s",
-		words.Count(services, "Service")+map[bool]string{true: " is", false: " are"}[services == 1], words.List(words.Distinct(namespaces)))
+		words.Count(services, "Service")+map[bool]string{true: " is",
+			false: " are"}[services == 1], words.List(words.Distinct(namespaces)))
 }

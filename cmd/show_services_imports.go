@@ -15,7 +15,8 @@ import (
 	"subctl/services"
 )
 
-// importedService is a Service that a cluster imports, or that others export in a namespace that it does not have; its JSON is a promise.
+// importedService is a Service that a cluster imports, or that others export in a namespace that it
+// does not have; its JSON is a promise.
 type importedService struct {
 	Namespace string        `json:"namespace"`
 	Name      string        `json:"name"`

@@ -59,7 +59,8 @@ func exportRecordOf(namespace, name, address, pods string) v1alpha1.ExportedServ
 }
 
 // recordPage returns a page of records, which another cluster has signed some time ago.
-func recordPage(t *testing.T, id string, ago time.Duration, records ...v1alpha1.ExportedService) *v1alpha1.ExportedServices {
+func recordPage(t *testing.T, id string, ago time.Duration,
+	records ...v1alpha1.ExportedService) *v1alpha1.ExportedServices {
 	t.Helper()
 	page := &v1alpha1.ExportedServices{ObjectMeta: named(id + "-services-0")}
 	page.Spec = v1alpha1.ExportedServicesSpec{ClusterID: id, Pages: 1, Services: records}
@@ -76,7 +77,8 @@ func recordPage(t *testing.T, id string, ago time.Duration, records ...v1alpha1.
 	return page
 }
 
-// serviceImport returns an import that is an hour old. Without an address, it is not ready; "None" stands for a headless Service.
+// serviceImport returns an import that is an hour old. Without an address, it is not ready; "None"
+// stands for a headless Service.
 func serviceImport(name, address string, from ...string) *mcsv1alpha1.ServiceImport {
 	o := &mcsv1alpha1.ServiceImport{ObjectMeta: old("shop", name)}
 	o.Labels = map[string]string{submarinerv1.ManagedByLabel: submarinerv1.ManagedBy}
@@ -148,17 +150,20 @@ func servicesWorlds(t *testing.T) map[string]world {
 	well := append(discoveryMember(discoveryDeployments(1)...),
 		serviceExport("web", valid, ready, "Conflict False NoConflicts: none"),
 		serviceExport("big", valid, ready),
-		recordPage(t, "west", 0, exportRecordOf("shop", "web", "100.64.0.9", "ready,NotReady"), exportRecordOf("shop", "big", "100.64.0.8", "")),
+		recordPage(t, "west", 0, exportRecordOf("shop", "web", "100.64.0.9", "ready,NotReady"), exportRecordOf("shop",
+			"big", "100.64.0.8", "")),
 		recordPage(t, "east", 12*time.Second,
 			exportRecordOf("shop", "web", "100.65.0.9", "ready,ready,Terminating"),
 			exportRecordOf("shop", "db", "", "ready"), exportRecordOf("shop", "cache", "100.65.0.8", ""),
 			exportRecordOf("payments", "ledger", "100.65.0.7", "")),
-		recordPage(t, "north", 2*time.Hour, exportRecordOf("shop", "cache", "100.65.1.8", ""), exportRecordOf("shop", "web", "100.65.1.9", "ready")),
+		recordPage(t, "north", 2*time.Hour, exportRecordOf("shop", "cache", "100.65.1.8", ""), exportRecordOf("shop",
+			"web", "100.65.1.9", "ready")),
 		serviceImport("web", "100.64.7.1", "east", "north", "west"), serviceImport("db", "None", "east"),
 		serviceImport("cache", "100.64.7.2", "east", "north"), serviceImport("big", "100.64.7.3", "west"),
 		importSlice("web", "west", "zone-a", "ready,no"), importSlice("web", "east", "elsewhere", "ready,ready,no"),
 		importSlice("web", "north", "elsewhere", "unreachable"), importSlice("db", "east", "", "ready"),
-		importSlice("cache", "east", "", "ready"), importSlice("cache", "north", "", "unreachable"), importSlice("big", "west", "", "ready,ready,no"))
+		importSlice("cache", "east", "", "ready"), importSlice("cache", "north", "", "unreachable"), importSlice("big",
+			"west", "", "ready,ready,no"))
 	for _, o := range well {
 		if page, ok := o.(*v1alpha1.ExportedServices); ok && page.Name == "east-services-0" {
 			page.Spec.Services[1].Headless = true
@@ -173,15 +178,21 @@ func servicesWorlds(t *testing.T) map[string]world {
 		serviceExport("none", "Valid False NoService: there is no Service none in namespace shop"),
 		serviceExport("silent"),
 		serviceExport("denied", valid, ready, "Published False NamespaceNotGranted: the grant does not allow it"),
-		serviceExport("odd", valid, ready, "Conflict True PortConflict,TypeConflict: cluster east has port 80/TCP, and this one 81/TCP\nand\x1b[31m more"),
+		serviceExport("odd", valid, ready, "Conflict True PortConflict,TypeConflict: cluster east has port 80/TCP, "+
+			"and this one 81/TCP\nand\x1b[31m more"),
 		recordPage(t, "west", 0, exportRecordOf("shop", "odd", "100.64.0.9", "")),
 		recordPage(t, "east", time.Minute, exportRecordOf("shop", "new", "100.65.0.9", ""),
 			exportRecordOf("shop", "secret", "100.65.0.7", ""), exportRecordOf("shop", "stray", "10.9.9.9", ""),
 			exportRecordOf("shop", "taken", "100.65.0.8", "")),
 		serviceImport("full", "", "east"), taken)
-	sick[slices.IndexFunc(sick, func(o client.Object) bool { _, is := o.(*v1alpha1.Submariner); return is })].(*v1alpha1.Submariner).
+	sick[slices.IndexFunc(sick, func(o client.Object) bool {
+		_,
+			is := o.(*v1alpha1.Submariner)
+		return is
+	})].(*v1alpha1.Submariner).
 		Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{
-		Imports: []v1alpha1.ImportRule{{Namespaces: []string{"sh*"}, Services: []string{"secret"}, Clusters: []string{"north"}}},
+		Imports: []v1alpha1.ImportRule{{Namespaces: []string{"sh*"}, Services: []string{"secret"},
+			Clusters: []string{"north"}}},
 	}
 	for i := range 7 {
 		sick = append(sick, serviceExport(fmt.Sprintf("more-%d", i), valid, "Ready False Pending: no room"))
@@ -207,7 +218,8 @@ func TestShowServices(t *testing.T) {
 			if _, ok := w["east"]; ok {
 				contexts = append(contexts, "east")
 			}
-			golden(t, "services/"+strings.Join(append([]string{words[0]}, words[2:]...), "_"), runIn(t, w, contexts, words[1:]...))
+			golden(t, "services/"+strings.Join(append([]string{words[0]}, words[2:]...), "_"), runIn(t, w, contexts,
+				words[1:]...))
 		})
 	}
 }
@@ -251,7 +263,8 @@ func TestShowServicesChosen(t *testing.T) {
 	for line, want := range map[string]string{
 		"show services ": "big cache db web", "show services -n payments ": "", "show services -n ": "default shop",
 	} {
-		got := runIn(t, worlds["well"], []string{"west"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		got := runIn(t, worlds["well"], []string{"west"}, append([]string{"__complete"}, strings.Split(line,
+			" ")...)...)
 		values, _, _ := strings.Cut(got.stdout, ":4\n")
 		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
 	}
@@ -259,7 +272,8 @@ func TestShowServicesChosen(t *testing.T) {
 
 // The tables have a column for the options of exports where there is one.
 func TestShowServicesWithOptions(t *testing.T) {
-	export, one := serviceExport("web", "Valid True Valid: ", "Ready True Ready: "), serviceImport("web", "100.64.7.1", "west")
+	export, one := serviceExport("web", "Valid True Valid: ", "Ready True Ready: "), serviceImport("web", "100.64.7.1",
+		"west")
 	export.Annotations = map[string]string{v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}
 	one.Annotations = map[string]string{v1alpha1.SpreadAnnotation: "true"}
 	w := world{"west": append(discoveryMember(discoveryDeployments(1)...), export, one,
@@ -337,10 +351,13 @@ func TestShowServicesAsTheAgentPlans(t *testing.T) {
 		hints     bool
 		want      map[string]string
 	}{
-		{"own endpoints first by hints", "ready", true, map[string]string{"west": "used", "east": "withheld", "north": "unreachable"}},
+		{"own endpoints first by hints", "ready", true, map[string]string{"west": "used", "east": "withheld",
+			"north": "unreachable"}},
 		{"withheld", "ready", false, map[string]string{"west": "used", "east": "withheld", "north": "unreachable"}},
-		{"no own endpoint, with hints", "NotReady", true, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
-		{"no own endpoint", "NotReady", false, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
+		{"no own endpoint, with hints", "NotReady", true, map[string]string{"west": "not ready", "east": "used",
+			"north": "unreachable"}},
+		{"no own endpoint", "NotReady", false, map[string]string{"west": "not ready", "east": "used",
+			"north": "unreachable"}},
 		{"no own pod", "", false, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
 	} {
 		record := func(address, pods string) v1alpha1.ExportedService {

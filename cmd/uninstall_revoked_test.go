@@ -29,7 +29,8 @@ func TestUninstallAfterRevoke(t *testing.T) {
 	}
 	done("join", w.file, "--clusterid", "west", "--wait=false")
 	creds := &corev1.Secret{}
-	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret}, creds))
+	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace,
+		Name: cluster.BrokerSecret}, creds))
 	member, err := client.New(w.hub.As(string(creds.Data["token"])), client.Options{Scheme: w.hubC.Scheme()})
 	require.NoError(t, err)
 	key := client.ObjectKey{Namespace: hub, Name: v1alpha1.BrokerName}

@@ -45,7 +45,8 @@ aws eks update-addon --cluster-name %[1]s --addon-name coredns --resolve-conflic
 
 // chartCommands returns the manifest for the chart of RKE2.
 func (f *Facts) chartCommands(corefile, stanza string) string {
-	text, advice := corefile, "apply this, which has the present server blocks and the new one, with kubectl apply -f:\n"
+	text, advice := corefile, "apply this, which has the present server blocks and the new one, with kubectl apply "+
+		"-f:\n"
 	if f.Chart != nil {
 		text = stanza
 		advice = "add this server to spec.valuesContent of HelmChartConfig " + system + "/" + rke2Name +
@@ -138,18 +139,21 @@ func (f *Facts) notes(h Hook, address string) (out []string) {
 		return out
 	}
 	if h.Kind == Custom && len(parsed.imports) == 0 {
-		out = append(out, fmt.Sprintf("CoreDNS does not read %s: its Corefile, in ConfigMap %s, imports no file outside of "+
+		out = append(out, fmt.Sprintf("CoreDNS does not read %s: its Corefile, in ConfigMap %s, imports no file "+
+			"outside of "+
 			"its server blocks", h.Where, client.ObjectKeyFromObject(f.Corefile)))
 	}
 	if len(h.Changes) == 0 {
 		return out
 	}
 	if !parsed.reloads() {
-		out = append(out, "CoreDNS does not read its Corefile again, because it lacks the plugin reload: restart it with "+
+		out = append(out, "CoreDNS does not read its Corefile again, because it lacks the plugin reload: restart it "+
+			"with "+
 			"kubectl -n kube-system rollout restart deployment coredns")
 	}
 	if by := f.Corefile.Labels["app.kubernetes.io/managed-by"]; h.Kind == Corefile && by == "Helm" {
-		out = append(out, "Helm removes the block when it upgrades CoreDNS; the agent of service discovery adds it again")
+		out = append(out, "Helm removes the block when it upgrades CoreDNS; the agent of service discovery adds it "+
+			"again")
 	}
 	return out
 }

@@ -209,7 +209,8 @@ func (f *Facts) isK3s() bool {
 // label eks.amazonaws.com/component is on every CoreDNS that came with the cluster.
 func (f *Facts) isAddon() bool {
 	owned := func(o client.Object) bool {
-		return slices.ContainsFunc(o.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == "eks" })
+		return slices.ContainsFunc(o.GetManagedFields(),
+			func(m metav1.ManagedFieldsEntry) bool { return m.Manager == "eks" })
 	}
 	return f.Corefile != nil && owned(f.Corefile) || f.CoreDNS != nil && owned(f.CoreDNS)
 }

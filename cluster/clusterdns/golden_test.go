@@ -72,7 +72,8 @@ func readScenario(t *testing.T, a *txtar.Archive) *scenario {
 		case "objects":
 			for doc := range bytes.SplitSeq(f.Data, []byte("\n---\n")) {
 				u := &unstructured.Unstructured{}
-				require.NoError(t, yaml.Unmarshal(append(bytes.TrimSuffix(doc, []byte("\n")), '\n'), &u.Object), "%s", doc)
+				require.NoError(t, yaml.Unmarshal(append(bytes.TrimSuffix(doc, []byte("\n")), '\n'), &u.Object), "%s",
+					doc)
 				s.objects = append(s.objects, u)
 			}
 		}
@@ -151,7 +152,8 @@ func (s *scenario) dump(t *testing.T) (out string) {
 	for _, o := range append(s.objects, object("v1", "ConfigMap", "kube-system", "coredns-custom"),
 		object("v1", "ConfigMap", "kube-system", "kube-dns")) {
 		u := object(o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName())
-		if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(u), u); client.IgnoreNotFound(err) == nil && err != nil {
+		if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(u), u); client.IgnoreNotFound(err) == nil &&
+			err != nil {
 			continue
 		}
 		out += asText(t, u)

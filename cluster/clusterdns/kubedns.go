@@ -48,7 +48,8 @@ func (f *Facts) planStubDomains(h Hook, address string) Hook {
 		return h
 	case found && !ours:
 		h.State = Others
-		return h.byHand(fmt.Sprintf("somebody else has added the stub domain %s to %s: remove it", services.Domain, h.Where),
+		return h.byHand(fmt.Sprintf("somebody else has added the stub domain %s to %s: remove it", services.Domain,
+			h.Where),
 			commands)
 	case found:
 		h.State = Outdated

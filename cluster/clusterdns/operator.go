@@ -37,7 +37,8 @@ func (f *Facts) planOperator(h Hook, address string) Hook {
 		if i := slices.IndexFunc(servers, theirs); i >= 0 {
 			h.State = Others
 			name, _, _ := unstructured.NestedString(servers[i].(map[string]any), "name")
-			return h.byHand(fmt.Sprintf("the server %q in %s has the zone %s: remove it", name, h.Where, services.Domain),
+			return h.byHand(fmt.Sprintf("the server %q in %s has the zone %s: remove it", name, h.Where,
+				services.Domain),
 				commands)
 		}
 		h.Ours = true
@@ -71,7 +72,8 @@ func (f *Facts) servers() (list []any, ours int, err error) {
 			continue
 		}
 		if !slices.Equal(zones(m), []string{services.Domain}) {
-			return nil, -1, fmt.Errorf("the server %q in the configuration of OpenShift's operator has other zones than %s: "+
+			return nil, -1, fmt.Errorf("the server %q in the configuration of OpenShift's operator has other zones "+
+				"than %s: "+
 				"rename it", serverName, services.Domain)
 		}
 		return list, i, nil

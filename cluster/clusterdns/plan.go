@@ -88,7 +88,8 @@ func look(text, block, address string) (state State, next string, err error) {
 	case found && theirs.forwards(address):
 		return Current, text, nil
 	case found && strings.Contains(text, "lighthouse-start"):
-		return Others, text, fmt.Errorf("Submariner's Lighthouse has a server block of %s in it: uninstall Lighthouse, or "+
+		return Others, text, fmt.Errorf("Submariner's Lighthouse has a server block of %s in it: uninstall "+
+			"Lighthouse, or "+
 			"remove the lines from #lighthouse-start to #lighthouse-end", services.Domain)
 	case found:
 		return Others, text, fmt.Errorf("somebody else has a server block of %s in it: remove it", services.Domain)
@@ -221,7 +222,8 @@ func Undo(f Facts) Hook {
 	h := Hook{State: Missing}
 	h.Kind, h.Manager = f.managed()
 	var errs []error
-	for _, change := range []func(Hook) (Change, error){f.undoCorefile, f.undoCustom, f.undoOperator, f.undoStubDomain} {
+	for _, change := range []func(Hook) (Change, error){f.undoCorefile, f.undoCustom, f.undoOperator,
+		f.undoStubDomain} {
 		c, err := change(h)
 		errs = append(errs, err)
 		if c != (Change{}) {
@@ -253,7 +255,8 @@ func (f *Facts) undoText(cm *corev1.ConfigMap, key string) (Change, error) {
 	text := cm.Data[key]
 	rest, err := cut(text)
 	if err != nil {
-		return Change{}, fmt.Errorf("key %s of ConfigMap %s stays as it is: %w", key, client.ObjectKeyFromObject(cm), err)
+		return Change{}, fmt.Errorf("key %s of ConfigMap %s stays as it is: %w", key, client.ObjectKeyFromObject(cm),
+			err)
 	}
 	if rest == text {
 		return Change{}, nil

@@ -123,7 +123,8 @@ func policy(stanza string) []client.Object {
 		{
 			Expression: "variables.block != '' && variables.next == variables.allowed && " +
 				"(variables.was != '' || !variables.old.contains(" + strconv.Quote(begin) + "))",
-			Message: "the agent of service discovery may change only its block of the Corefile, as subctl join has written it",
+			Message: "the agent of service discovery may change only its block of the Corefile, as subctl join has " +
+				"written it",
 		},
 		{
 			Expression: "object.data.all(k, k == 'Corefile' || k in oldObject.data && " +

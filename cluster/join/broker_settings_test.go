@@ -120,7 +120,8 @@ func TestServiceDiscoveryOfTheBroker(t *testing.T) {
 			p, err := s.plan()
 			require.NoError(t, err)
 			require.Equal(t, test.want, p.Submariner.Spec.ServiceDiscoveryEnabled)
-			require.Equal(t, !test.want && test.broker == without && test.flag == none && (test.joined == none || test.old || test.reset),
+			require.Equal(t, !test.want && test.broker == without && test.flag == none && (test.joined == none ||
+				test.old || test.reset),
 				p.LeftOut)
 		})
 	}

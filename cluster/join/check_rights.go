@@ -25,7 +25,8 @@ func checkRights(r request) ([]string, error) {
 
 // deniedRights returns the rights that the user lacks to join, and the further ones that the user lacks if the cluster gets
 // a global network. services specifies whether it is to have service discovery.
-func deniedRights(ctx context.Context, s cluster.Side, p cluster.Platform, services bool) (always, global []kube.Right, err error) {
+func deniedRights(ctx context.Context, s cluster.Side, p cluster.Platform, services bool) (always, global []kube.Right,
+	err error) {
 	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{
 		Gateways: new(int32(1)), ServiceDiscoveryEnabled: services, GlobalCIDR: "242.0.0.0/8",
 	}}

@@ -98,7 +98,8 @@ func TestCheckInvitation(t *testing.T) {
 		{"namespaces of exports", func(i *trust.Invitation) { i.ExportNamespaces = []string{"shop", "team-*"} }, ""},
 		{
 			"namespaces of exports outside", func(i *trust.Invitation) { i.ExportNamespaces = []string{"team-*"} },
-			"the invitation covers exports from namespaces team-*, not from shop: specify others with --export-namespaces, or " + ask,
+			"the invitation covers exports from namespaces team-*, not from shop: specify others with " +
+				"--export-namespaces, or " + ask,
 		},
 		{
 			"two mistakes", func(i *trust.Invitation) { i.Cluster, i.Gateways = "east", 1 },

@@ -148,7 +148,8 @@ func (j *Operation) reportUndone(h clusterdns.Hook) {
 		return
 	}
 	if h.Reason != "" {
-		j.Report.Warn("the cluster's DNS still forwards %s to the DNS servers of subctl: %s\n%s", services.Domain, h.Reason,
+		j.Report.Warn("the cluster's DNS still forwards %s to the DNS servers of subctl: %s\n%s", services.Domain,
+			h.Reason,
 			h.Commands)
 	}
 	for _, note := range h.Notes {
@@ -187,7 +188,8 @@ func (j *Operation) hookDNS(ctx context.Context) error {
 		return err
 	}
 	if address == "" {
-		return fmt.Errorf("the Service %s/%s has no cluster IP: delete it and join again", cluster.Namespace, cluster.DNSName)
+		return fmt.Errorf("the Service %s/%s has no cluster IP: delete it and join again", cluster.Namespace,
+			cluster.DNSName)
 	}
 	settings := j.dnsSettings(j.Plan.Submariner)
 	settings.Address = address

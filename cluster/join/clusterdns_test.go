@@ -104,7 +104,8 @@ func TestClusterDNS(t *testing.T) {
 	require.Equal(t, " ✓ CoreDNS forwards clusterset.local to the DNS servers of subctl\n", w.out.String())
 
 	require.NoError(t, w.operation(t, leave).ShowDNS(t.Context()))
-	require.Equal(t, " • would remove from the cluster's DNS what subctl has added: ConfigMap kube-system/coredns\n", w.out.String())
+	require.Equal(t, " • would remove from the cluster's DNS what subctl has added: ConfigMap kube-system/coredns\n",
+		w.out.String())
 	w.join(t, leave)
 	require.Contains(t, w.out.String(), " • the cluster's DNS:\n     restored ConfigMap kube-system/coredns\n"+
 		" • the cluster's DNS is left alone: it must forward clusterset.local to ")
@@ -175,7 +176,8 @@ func TestClusterDNSThatCannotBeRestored(t *testing.T) {
 		torn := strings.Replace(with, "# submariner-end", "# the end", 1)
 		w.put(t, torn)
 		w.join(t, change)
-		require.Contains(t, w.out.String(), "the cluster's DNS still forwards clusterset.local to the DNS servers of subctl: ", name)
+		require.Contains(t, w.out.String(), "the cluster's DNS still forwards clusterset.local to the DNS servers of "+
+			"subctl: ", name)
 		corefile, recorded := w.state(t)
 		require.Equal(t, torn, corefile, name)
 		require.NotEmpty(t, recorded, name)
@@ -195,7 +197,8 @@ func TestClusterDNSLeftBehind(t *testing.T) {
 	w.join(t, leave)
 	w.put(t, with)
 	w.join(t, func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscoveryEnabled = false })
-	require.Equal(t, " ⚠ the cluster's DNS is left alone, and forwards clusterset.local to DNS servers that do not exist any more: "+
+	require.Equal(t, " ⚠ the cluster's DNS is left alone, and forwards clusterset.local to DNS servers that do not "+
+		"exist any more: "+
 		"remove the server block of this domain from ConfigMap kube-system/coredns\n", w.out.String())
 	corefile, _ := w.state(t)
 	require.Equal(t, with, corefile)

@@ -28,7 +28,8 @@ func TestExportNamespaces(t *testing.T) {
 
 	again := normal()
 	again.f.Submariner = joined("west", "hub:6443")
-	again.f.Submariner.Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{ClusterNames: true, ExportNamespaces: []string{"shop"}}
+	again.f.Submariner.Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{ClusterNames: true,
+		ExportNamespaces: []string{"shop"}}
 	p, err = again.plan()
 	require.NoError(t, err)
 	require.Equal(t, []string{"shop"}, p.Grant.ExportNamespaces)
@@ -54,6 +55,7 @@ func TestExportNamespaces(t *testing.T) {
 	})
 	p, err = invited.plan()
 	require.NoError(t, err)
-	require.Equal(t, []string{"shop"}, p.Grant.ExportNamespaces, "those of the invitation, where nobody specifies others")
+	require.Equal(t, []string{"shop"}, p.Grant.ExportNamespaces, "those of the invitation, where nobody specifies "+
+		"others")
 	require.Equal(t, []string{"shop"}, p.Submariner.Spec.ServiceDiscovery.ExportNamespaces)
 }

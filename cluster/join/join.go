@@ -168,14 +168,16 @@ func (j *Operation) withoutTheirs(ctx context.Context, objs []client.Object) ([]
 			out = append(out, obj)
 			continue
 		}
-		found, err := kube.Optional(ctx, j.Member, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(obj))
+		found, err := kube.Optional(ctx, j.Member, &apiextensionsv1.CustomResourceDefinition{},
+			client.ObjectKeyFromObject(obj))
 		if err != nil {
 			return nil, err
 		}
 		if found == nil || cluster.IsOurs(found.Labels) {
 			out = append(out, obj)
 		} else if !serves(found, mcsv1alpha1.GroupVersion.Version) {
-			return nil, fmt.Errorf("the CustomResourceDefinition %s of another program does not serve version %s, which "+
+			return nil, fmt.Errorf("the CustomResourceDefinition %s of another program does not serve version %s, "+
+				"which "+
 				"service discovery needs: let that program install a version of the Multi-Cluster Services API that "+
 				"does, or join with --service-discovery=false", found.Name, mcsv1alpha1.GroupVersion.Version)
 		}

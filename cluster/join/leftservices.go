@@ -26,7 +26,8 @@ func (j *Operation) removeServices(ctx context.Context) error {
 		j.Report.Step("removing service discovery")
 		var held string
 		if held, err = j.awaitImports(ctx); err == nil && held != "" {
-			j.Report.Warn("the agent of service discovery is not removed yet: ServiceImport %s still exists; when the agent "+
+			j.Report.Warn("the agent of service discovery is not removed yet: ServiceImport %s still exists; when "+
+				"the agent "+
 				"has deleted it, join again", held)
 			return nil
 		}
@@ -38,7 +39,8 @@ func (j *Operation) removeServices(ctx context.Context) error {
 	}
 	if apierrors.IsForbidden(err) {
 		if b := j.Plan.Before; b != nil && b.Spec.ServiceDiscoveryEnabled {
-			j.Report.Warn("service discovery is not removed, and does nothing: %v; let an administrator of the cluster join "+
+			j.Report.Warn("service discovery is not removed, and does nothing: %v; let an administrator of the "+
+				"cluster join "+
 				"again", err)
 		}
 		return nil // to read and delete them is no right that joining needs
@@ -52,7 +54,8 @@ func (j *Operation) awaitImports(ctx context.Context) (held string, err error) {
 	limit, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	for {
-		all, err := kube.ListMetadata(ctx, j.Member, mcsv1alpha1.SchemeGroupVersion.WithKind(mcsv1alpha1.ServiceImportKindName), "")
+		all, err := kube.ListMetadata(ctx, j.Member,
+			mcsv1alpha1.SchemeGroupVersion.WithKind(mcsv1alpha1.ServiceImportKindName), "")
 		if err != nil {
 			return "", err
 		}

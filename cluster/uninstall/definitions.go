@@ -138,7 +138,8 @@ func servicesDefinitions(
 	}
 	var reasons []string
 	for _, def := range all {
-		found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{}, client.ObjectKeyFromObject(def))
+		found, err := kube.Optional(ctx, c, &apiextensionsv1.CustomResourceDefinition{},
+			client.ObjectKeyFromObject(def))
 		if err != nil {
 			return nil, "", err
 		}

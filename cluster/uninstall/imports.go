@@ -79,7 +79,8 @@ func (u *Operation) removeImports(ctx context.Context) error {
 		for namespace := range namespaces {
 			of := &metav1.PartialObjectMetadata{}
 			of.SetGroupVersionKind(k.kind)
-			err := u.Cluster.DeleteAllOf(ctx, of, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: k.labels})
+			err := u.Cluster.DeleteAllOf(ctx, of, client.InNamespace(namespace),
+				client.MatchingLabelsSelector{Selector: k.labels})
 			if err != nil && !kube.NotThere(err) {
 				return fmt.Errorf("deleting what stands for imported Services: %w", err)
 			}

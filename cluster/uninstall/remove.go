@@ -130,7 +130,8 @@ func (u *Operation) removeLeases(ctx context.Context) error {
 	}
 	for _, l := range leases.Items {
 		if l.Name == submarinerv1.GatewayLease || l.Name == submarinerv1.GlobalnetLease ||
-			l.Name == submarinerv1.GatewayNodesLease || l.Name == submarinerv1.ServicesLease || strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
+			l.Name == submarinerv1.GatewayNodesLease || l.Name == submarinerv1.ServicesLease ||
+			strings.HasPrefix(l.Name, submarinerv1.NodeLeasePrefix) {
 			if err := u.delete(ctx, &l); err != nil {
 				return err
 			}

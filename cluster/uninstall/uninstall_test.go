@@ -327,16 +327,20 @@ func TestUninstallRightAfterARevocation(t *testing.T) {
 				return do()
 			}
 			j.hub = interceptor.NewClient(j.hub, interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object,
+					opts ...client.GetOption) error {
 					return answer(func() error { return c.Get(ctx, key, obj, opts...) })
 				},
-				Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+				Update: func(ctx context.Context, c client.WithWatch, obj client.Object,
+					opts ...client.UpdateOption) error {
 					return answer(func() error { return c.Update(ctx, obj, opts...) })
 				},
-				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object,
+					opts ...client.DeleteOption) error {
 					return answer(func() error { return c.Delete(ctx, obj, opts...) })
 				},
-				DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
+				DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object,
+					opts ...client.DeleteAllOfOption) error {
 					return answer(func() error { return c.DeleteAllOf(ctx, obj, opts...) })
 				},
 			})
