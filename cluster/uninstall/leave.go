@@ -18,7 +18,6 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/broker/exchange"
-	"subctl/broker/trust"
 	"subctl/cluster"
 	"subctl/internal/kube"
 )
@@ -68,7 +67,7 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	leaving, trusted, sets, err := u.signLeaving(ctx, account.Annotations[submarinerv1.GrantAnnotation], sub)
 	if err != nil {
 		u.unrevoked(sub, err.Error(), "--force")
-		return removeMember(ctx, hub, sub, sets, sets, trusted.Administrator)
+		return removeMember(ctx, hub, sub, sets, sets, trusted)
 	}
 	without, closed, err := broker.Leave(ctx, hub, base, sets, sub.Spec.ClusterID, leaving)
 	if err != nil && !errors.Is(err, broker.ErrNotMember) {
@@ -86,17 +85,17 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	} else {
 		u.Report.Done("the grant of cluster %q is revoked", sub.Spec.ClusterID)
 	}
-	return removeMember(ctx, hub, sub, open, sets, trusted.Administrator)
+	return removeMember(ctx, hub, sub, open, sets, trusted)
 }
 
 // removeMember removes the cluster from the broker, where it has rights: in the clustersets open of sets.
 // If it was revoked a moment ago, the broker may still accept its token, and refuses everything: then
 // the administrator has removed it.
 func removeMember(
-	ctx context.Context, hub client.Client, sub *v1alpha1.Submariner, open, sets []string, administrator trust.PublicKey,
+	ctx context.Context, hub client.Client, sub *v1alpha1.Submariner, open, sets []string, trusted cluster.Trust,
 ) error {
 	base, id := sub.Spec.BrokerK8sRemoteNamespace, sub.Spec.ClusterID
-	err := broker.RemoveMember(ctx, hub, base, open, id, administrator)
+	err := broker.RemoveMember(ctx, hub, base, open, id, trusted.Administrator)
 	if err == nil || len(sets) == 0 {
 		return err
 	}
