@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
 	"subctl/cluster"
 	"subctl/internal/cli"
@@ -33,9 +32,9 @@ func TestUninstallAfterRevoke(t *testing.T) {
 		Name: cluster.BrokerSecret}, creds))
 	member, err := client.New(w.hub.As(string(creds.Data["token"])), client.Options{Scheme: w.hubC.Scheme()})
 	require.NoError(t, err)
-	key := client.ObjectKey{Namespace: hub, Name: v1alpha1.BrokerName}
-	require.Eventually(t, func() bool { return member.Get(t.Context(), key, &v1alpha1.Broker{}) == nil },
-		time.Minute, 20*time.Millisecond, "the API server remembers the token")
+	require.Eventually(t, func() bool {
+		return member.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(hub)) == nil
+	}, time.Minute, 20*time.Millisecond, "the API server remembers the token")
 	require.NoError(t, broker.Revoke(t.Context(), w.hubC, hub, []string{submarinerv1.DefaultClusterSet}, "west",
 		file.AdministratorKey(), time.Now()))
 	done("uninstall", "--yes")
