@@ -26,8 +26,9 @@ type reach struct {
 
 const (
 	// downAfter is the time without a connection after which a cluster is unreachable: gateways change
-	// their cables, and take over from each other, in less.
-	downAfter = time.Second
+	// their cables, and take over from each other, in about as much. Gateways take a quarter of a second to
+	// notice, and kube-proxy up to a second to follow: together less than two seconds.
+	downAfter = 500 * time.Millisecond
 	// flapTime is the time between two losses of a cluster that makes the second one a flap. After each
 	// flap, connections must have lasted twice as long until they count, up to longestDamp: each change
 	// of mind writes all slices of the cluster.

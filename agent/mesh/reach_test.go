@@ -11,7 +11,7 @@ import (
 	"subctl/services"
 )
 
-// A cluster is unreachable after a second without connection, and reachable at once when it is back. If that
+// A cluster is unreachable after half a second without connection, and reachable at once when it is back. If that
 // repeats, it must be back for longer.
 func TestReach(t *testing.T) {
 	now := time.Unix(10000, 0)
@@ -24,6 +24,7 @@ func TestReach(t *testing.T) {
 		r, again = r.next(s, []services.Member{{ID: "east"}})
 		return !r["east"].unreachable
 	}
+	require.LessOrEqual(t, downAfter, 600*time.Millisecond, "with gateways and kube-proxy, two seconds")
 	require.True(t, look(true))
 	require.Zero(t, again)
 	require.True(t, look(false))
