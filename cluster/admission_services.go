@@ -160,9 +160,9 @@ func newKeys(field string, keys ...string) string {
 // pages of its own cluster.
 func exportsValidations(clusterID string) []admissionv1.Validation {
 	conditions := func(object string) string {
-		return fmt.Sprintf("%s.?status.?conditions.orValue([]).filter(c, !(c.type in ['%s', '%s', '%s']))", object,
+		return fmt.Sprintf("%s.?status.?conditions.orValue([]).filter(c, !(c.type in ['%s', '%s', '%s', '%s']))", object,
 			mcsv1alpha1.ServiceExportConditionValid, mcsv1alpha1.ServiceExportConditionReady,
-			mcsv1alpha1.ServiceExportConditionConflict)
+			services.ConditionPublished, mcsv1alpha1.ServiceExportConditionConflict)
 	}
 	page := func(object string) string {
 		return fmt.Sprintf("(%[1]s == null || %[1]s.spec.clusterID == '%[2]s' && "+

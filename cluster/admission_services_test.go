@@ -215,7 +215,9 @@ func testHostileServicesChanges(t *testing.T, admin, agent client.Client) {
 		}}
 		return agent.Status().Update(t.Context(), e, client.DryRunAll)
 	}
-	require.NoError(t, conditions("Valid"))
+	for _, kind := range []string{"Valid", "Ready", "Conflict", services.ConditionPublished} {
+		require.NoError(t, conditions(kind))
+	}
 	require.True(t, apierrors.IsForbidden(conditions("Theirs")))
 	require.True(t, apierrors.IsForbidden(agent.Delete(t.Context(), export, client.DryRunAll)))
 	own := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "derived-0123456789"}}
