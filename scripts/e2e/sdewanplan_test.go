@@ -29,7 +29,7 @@ func sdewanPlanned(t *testing.T) {
 		require.True(t, found, out)
 		script, _, found = strings.Cut(script, "\nEND\n")
 		require.True(t, found, out)
-		list := []string{"nft", "--numeric-protocol", "list", "table", "inet", dataplane.CNFOwner.Ruleset}
+		list := []string{"nft", "--numeric-protocol", "list", "table", dataplane.CNFRules.Family, dataplane.CNFRules.Name}
 		load := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c", "nft -f - && "+strings.Join(list, " "))
 		load.Stdin = strings.NewReader(script + "\n")
 		listing, err := load.CombinedOutput()
