@@ -80,7 +80,7 @@ var may = map[string]string{
 	"sdewan/manager":          "internal/kube sdewan sdewan/controller sdewan/install sdewan/webhook",
 	"sdewan/view":             "api dataplane internal/kube sdewan sdewan/cnf sdewan/rest",
 	"sdewan/rest":             "",
-	"sdewan/controller":       "api dataplane internal/kube internal/secret internal/wake sdewan sdewan/rest sdewan/rest/client",
+	"sdewan/controller":       "api dataplane internal/kube internal/secret sdewan sdewan/rest sdewan/rest/client",
 	"sdewan/webhook":          "internal/kube internal/wake sdewan",
 	"sdewan/rest/client":      "internal/secret sdewan/rest",
 	"sdewan/rest/openwrttest": "sdewan/rest",

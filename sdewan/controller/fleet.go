@@ -28,14 +28,12 @@ type fleet struct {
 	o       Options
 	large   *shares // for pods that return much
 
-	newcomers *newcomers
-
 	mu      sync.Mutex
 	members map[types.NamespacedName]map[types.UID]*member // by CNF
 }
 
 func newFleet(reader client.Reader, o Options) *fleet {
-	return &fleet{secrets: newSecrets(reader, o.now), o: o, large: newShares(maxLarge), newcomers: newNewcomers(), members: map[types.NamespacedName]map[types.UID]*member{}}
+	return &fleet{secrets: newSecrets(reader, o.now), o: o, large: newShares(maxLarge), members: map[types.NamespacedName]map[types.UID]*member{}}
 }
 
 // member is a pod, with its containers as they run.
@@ -106,7 +104,7 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 			f.distrust(m, p)
 			return m, &problem{NoCredentials, fmt.Sprintf("Secrets %s and %s of the pods: %s", p.Labels[sdewan.AccountLabel], p.Labels[sdewan.CertLabel], oneLine(err))}
 		}
-		f.mu.Lock() // for the collector
+		f.mu.Lock() // for the controller of statuses
 		if m.client != nil {
 			m.client.Close()
 		}

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
 )
 
@@ -21,7 +23,7 @@ import (
 const (
 	// podWorkers is the number of pods that are synced at the same time, of which the first
 	// namespace can have half. Most workers wait for answers.
-	podWorkers = 256
+	podWorkers = 192
 	// podsAtOnce bounds the pods of one CNF among them. Of these, at most failedAtOnce are pods
 	// whose last sync has failed: however many pods do not answer, the others of the CNF wait for
 	// them only once, for podTimeout for each podsAtOnce of them.
@@ -38,6 +40,7 @@ type podReconciler struct {
 	fleet   *fleet
 	names   *names
 	syncs   *syncs
+	ask     func(cnf types.NamespacedName) // makes a request for the status of a CNF
 	backoff workqueue.TypedRateLimiter[podKey]
 }
 
@@ -100,6 +103,16 @@ func (r *podReconciler) pause(key podKey, retry bool, s services) time.Duration 
 	return jitter(r.o.Resync)
 }
 
+// askSoon makes the controller of statuses ask a new pod, unless its report is known: then it is this controller
+// that is new.
+func (r *podReconciler) askSoon(ctx context.Context, c cnf, p *corev1.Pod) {
+	var s batch.CNFStatus
+	if r.client.Get(ctx, client.ObjectKeyFromObject(c.deployments[0]), &s) == nil && isReported(&s, p.Name) {
+		return
+	}
+	time.AfterFunc(firstTogether, func() { r.ask(c.key) })
+}
+
 // sync makes a pod hold the rules of its CNF, as far as possible. It calls refused with what the
 // pod has refused for good, while it goes on.
 func (r *podReconciler) sync(
@@ -140,7 +153,7 @@ func (r *podReconciler) sync(
 	}
 	if !m.complete && len(o.synced.unsent) == 0 && len(o.synced.restarts) == 0 {
 		m.complete = true
-		r.fleet.newcomers.add(c.key, reasons{fresh: true})
+		r.askSoon(ctx, c, p)
 	}
 	if o.synced.unapplied {
 		o.problem = problem{NotInKernel, fmt.Sprintf(

@@ -44,9 +44,11 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	syncs := newSyncs(o.now)
 	cnfQueue := newRequestQueue(cnfWorkers)
 	podQueue := newPodQueue(syncs)
+	statusQueue := newRequestQueue(statusWorkers)
 	syncs.changed = func(cnf types.NamespacedName) { cnfQueue.Add(reconcile.Request{NamespacedName: cnf}) }
 	if err := addPods(mgr, podQueue, &podReconciler{
 		o: o, client: mgr.GetClient(), fleet: fleet, names: names, syncs: syncs,
+		ask:     func(cnf types.NamespacedName) { statusQueue.Add(reconcile.Request{NamespacedName: cnf}) },
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](o.RetryFrom, o.RetryUntil),
 	}); err != nil {
 		return err
@@ -61,7 +63,14 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}); err != nil {
 		return err
 	}
-	if err := mgr.Add(newCollector(o, mgr.GetClient(), fleet)); err != nil {
+	if err := addStatuses(mgr, statusQueue, newStatusReconciler(o, mgr.GetClient(), fleet)); err != nil {
+		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { // on the leader
+		<-ctx.Done()
+		fleet.close()
+		return nil
+	})); err != nil {
 		return err
 	}
 	return addExposures(mgr, o, recorder)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,11 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	restclient "subctl/sdewan/rest/client"
@@ -101,13 +102,13 @@ func TestNewPodReportsAllRules(t *testing.T) {
 	w.inSync(p)
 }
 
-// collector returns a collector of the world's CNFs that has access to no pod.
-func (w *world) collector(period time.Duration) *collector {
+// statuses returns a controller of statuses of the world's CNFs that has access to no pod.
+func (w *world) statuses(period time.Duration) *statusReconciler {
 	w.Helper()
 	c := client.NewNamespacedClient(w.client, w.namespace)
 	o := Options{Log: slog.New(slog.NewTextHandler(w.log, nil)), StatusPeriod: period}
 	require.NoError(w, o.complete())
-	return newCollector(o, c, newFleet(c, o))
+	return newStatusReconciler(o, c, newFleet(c, o))
 }
 
 // reported reads the CNFStatus of a CNF.
@@ -116,60 +117,22 @@ func (w *world) reported(name string) (*batch.CNFStatus, error) {
 	return s, w.client.Get(w.Context(), client.ObjectKeyFromObject(s), s)
 }
 
-// A CNF that is being asked as it has new pods delays no other one, and is not asked twice at a time. If it has another new pod meanwhile, it is asked again then.
-func TestGreetingDelaysNoOther(t *testing.T) {
-	w := newWorld(t)
-	w.cnf("cnf-1", 1)
-	w.cnf("cnf-2", 1)
-	c := w.collector(time.Hour)
-	cnf := client.ObjectKey{Namespace: w.namespace, Name: "cnf-1"}
-	c.fleet.newcomers.add(cnf, reasons{fresh: true})
-	require.Contains(t, c.fleet.newcomers.take(c.turns.take), cnf)
-	require.NoError(t, c.collect(t.Context()))
-	_, err := w.reported("cnf-2")
-	require.NoError(t, err)
-	unreported := func() error {
-		if _, err := w.reported("cnf-1"); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("cnf-1 is asked twice: %v", err)
-		}
-		return nil
-	}
-	require.NoError(t, unreported())
-	require.Empty(t, c.turns.taken[client.ObjectKey{Namespace: w.namespace, Name: "cnf-2"}])
-
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.first(ctx)
-	}()
-	for range 10 {
-		c.fleet.newcomers.add(cnf, reasons{fresh: true})
-	}
-	w.never(2*firstTogether, unreported)
-	c.giveTurn(cnf)
-	w.eventually(func() error { _, err := w.reported("cnf-1"); return err })
-	end()
-	<-ended
-	require.Empty(t, c.turns.taken)
-	require.Empty(t, c.fleet.newcomers.cnfs)
-}
-
-// A CNF whose pods cannot be asked, as its namespace has no slots left, keeps its turn for a while only.
-func TestGreetingEnds(t *testing.T) {
+// A CNF whose pods cannot be asked, as its namespace has no slots left, keeps its worker for a while only.
+func TestAskingEnds(t *testing.T) {
 	w := newWorld(t)
 	pod := w.cnf("cnf-1", 1)[0]
-	c := w.collector(500 * time.Millisecond)
+	c := w.statuses(500 * time.Millisecond)
 	cnf := client.ObjectKey{Namespace: w.namespace, Name: "cnf-1"}
 	p := &corev1.Pod{ObjectMeta: w.named(pod.name)}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(p), p))
 	c.fleet.members[cnf] = map[types.UID]*member{p.UID: {client: &restclient.Client{}}}
-	for c.slots.try(w.namespace) {
+	for range askAtOnce / 2 {
+		require.NoError(t, c.slots.take(t.Context(), w.namespace))
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = c.greet(t.Context(), cnf, reasons{fresh: true})
+		_, _ = c.Reconcile(t.Context(), reconcile.Request{NamespacedName: cnf})
 	}()
 	select {
 	case <-ended:
@@ -182,29 +145,34 @@ func TestGreetingEnds(t *testing.T) {
 func TestStatusOfNewDeployment(t *testing.T) {
 	w := newWorld(t)
 	w.cnf("cnf-1", 1)
-	c := w.collector(time.Hour)
-	cnf := client.ObjectKey{Namespace: w.namespace, Name: "cnf-1"}
-	require.NoError(t, c.greet(t.Context(), cnf, reasons{fresh: true}))
+	c := w.statuses(time.Hour)
+	ask := func() {
+		t.Helper()
+		_, err := c.Reconcile(t.Context(), requestFor(w.namespace, "cnf-1"))
+		require.NoError(t, err)
+	}
+	ask()
 	before, err := w.reported("cnf-1")
 	require.NoError(t, err)
-	old, err := c.deployment(t.Context(), cnf)
-	require.NoError(t, err)
+	old := &appsv1.Deployment{ObjectMeta: w.named("cnf-1")}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(old), old))
 	require.True(t, metav1.IsControlledBy(before, old))
 	w.delete(old)
 	require.NoError(t, client.IgnoreNotFound(w.client.Delete(t.Context(), before)))
 	nothing := func() {
 		t.Helper()
-		require.NoError(t, c.one(t.Context(), old))
-		_, err := w.reported("cnf-1")
+		_, err := c.one(t.Context(), old)
+		require.NoError(t, err)
+		_, err = w.reported("cnf-1")
 		require.True(t, apierrors.IsNotFound(err), err)
 	}
 	nothing()
 	w.create(w.deployment("cnf-1", "cnf-1", 1))
 	nothing()
-	require.NoError(t, c.greet(t.Context(), cnf, reasons{settled: true}))
+	ask()
 	after, err := w.reported("cnf-1")
 	require.NoError(t, err)
-	now, err := c.deployment(t.Context(), cnf)
-	require.NoError(t, err)
+	now := &appsv1.Deployment{ObjectMeta: w.named("cnf-1")}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(now), now))
 	require.True(t, metav1.IsControlledBy(after, now))
 }

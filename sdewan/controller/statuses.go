@@ -6,99 +6,113 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
-	"subctl/internal/wake"
 	"subctl/sdewan"
 )
 
-// The collector asks the pods of all CNFs what they do, from time to time, and writes a CNFStatus for each CNF: an object with the name of its
-// Deployment, which owns it.
+// The controller of statuses asks the pods of each CNF what they do, from time to time, and writes a
+// CNFStatus: an object with the name of the CNF's Deployment, which owns it.
 
-// Pods that are asked at the same time: what each returns is in memory, and may come slowly.
-const askAtOnce = 8
+const (
+	// statusWorkers is the number of CNFs that are asked at the same time, of which the first namespace
+	// can have half.
+	statusWorkers = 64
+	// askAtOnce bounds the pods among them: what each returns is in memory, and may come slowly.
+	askAtOnce = 8
+	// Pods that have all their rules for the first time within this time are asked together, as the pods
+	// of a CNF often start together: somebody waits for them, such as whoever has begun a rollout.
+	firstTogether = time.Second
+	// What a pod reports first, such as tunnels that are being negotiated, is usually another thing after
+	// this time. Then it is asked again.
+	firstSettled = 5 * time.Second
+)
 
-type collector struct {
+// statusReconciler works on one CNF for each request.
+type statusReconciler struct {
 	o      Options
 	client client.Client
 	fleet  *fleet
 	slots  *shares
-	turns  turns
 }
 
-func newCollector(o Options, c client.Client, f *fleet) *collector {
-	return &collector{o: o, client: c, fleet: f, slots: newShares(askAtOnce), turns: turns{taken: map[types.NamespacedName]bool{}}}
+func newStatusReconciler(o Options, c client.Client, f *fleet) *statusReconciler {
+	return &statusReconciler{o: o, client: c, fleet: f, slots: newShares(askAtOnce)}
 }
 
-// NeedLeaderElection makes the manager run the collector on the leader alone.
-func (*collector) NeedLeaderElection() bool { return true }
-
-// Start collects until ctx is done.
-func (c *collector) Start(ctx context.Context) error {
-	defer c.fleet.close()
-	var group sync.WaitGroup
-	defer group.Wait()
-	group.Go(func() { c.first(ctx) })
-	for wake.After(ctx, c.o.StatusPeriod) == nil {
-		if err := c.collect(ctx); err != nil && ctx.Err() == nil {
-			c.o.Log.Error("reading what CNFs do", "err", err)
-		}
-	}
-	return nil
+// addStatuses adds the controller of statuses. A CNF is asked for the first time after a period, or when a pod
+// is new.
+func addStatuses(mgr manager.Manager, q *fairQueue[reconcile.Request], r *statusReconciler) error {
+	later := func(o client.Object, q queue) { q.AddAfter(request(o), jitter(r.o.StatusPeriod)) }
+	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-statuses").
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: statusWorkers, NewQueue: q.forController,
+			LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(r.o.Log.Handler()) },
+		}).
+		Watches(&appsv1.Deployment{}, handler.Funcs{
+			CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { later(e.Object, q) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+				if request(e.ObjectOld) != request(e.ObjectNew) {
+					later(e.ObjectNew, q)
+				}
+			},
+		}).
+		Complete(r)
 }
 
-// collect asks all CNFs once, except those that are being asked already because they have new pods. It stops after two periods: what was known of CNFs that
-// it has not reached by then stays.
-func (c *collector) collect(ctx context.Context) error {
+// Reconcile implements reconcile.Reconciler. It ends after two periods: what was known of pods that it has not
+// reached by then stays.
+func (c *statusReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.o.StatusPeriod)
 	defer cancel()
-	var deployments appsv1.DeploymentList
-	if err := c.client.List(ctx, &deployments); err != nil {
-		return err
+	var list appsv1.DeploymentList // usually one
+	of := client.MatchingLabels{sdewan.PurposeLabel: req.Name}
+	if err := c.client.List(ctx, &list, client.InNamespace(req.Namespace), of); err != nil || len(list.Items) == 0 {
+		return reconcile.Result{}, err
 	}
-	cnfs := map[types.NamespacedName][]*appsv1.Deployment{} // usually one each
-	for i := range deployments.Items {
-		d := &deployments.Items[i]
-		cnf := types.NamespacedName{Namespace: d.Namespace, Name: d.Labels[sdewan.PurposeLabel]}
-		cnfs[cnf] = append(cnfs[cnf], d)
-	}
-	var mu sync.Mutex
+	pause := c.o.StatusPeriod
 	var errs []error
-	var group sync.WaitGroup
-	for cnf, all := range cnfs {
-		if !c.turns.take(cnf) {
-			continue
+	for i := range list.Items {
+		first, err := c.one(ctx, &list.Items[i])
+		if err != nil && ctx.Err() == nil {
+			errs = append(errs, err)
 		}
-		group.Go(func() {
-			defer c.giveTurn(cnf)
-			for _, d := range all {
-				if err := c.one(ctx, d); err != nil && ctx.Err() == nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-			}
-		})
+		if first {
+			pause = min(pause, firstSettled)
+		}
 	}
-	group.Wait()
-	return firstFew(errs)
+	return reconcile.Result{RequeueAfter: pause}, firstFew(errs)
 }
 
-// one asks the pods of one CNF, and writes what they answer if it has changed. The caller has the turn of the CNF.
-func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
+// isReported reports whether a pod has answered what it does, as a CNFStatus has it.
+func isReported(s *batch.CNFStatus, pod string) bool {
+	return slices.ContainsFunc(s.Status.Information, func(i batch.CNFInformation) bool { return i.Name == pod && i.Error == "" })
+}
+
+// one asks the pods of a Deployment, and writes what they answer if it has changed. It reports whether a pod has
+// answered for the first time.
+func (c *statusReconciler) one(ctx context.Context, d *appsv1.Deployment) (first bool, err error) {
 	purpose := d.Labels[sdewan.PurposeLabel]
 	list, err := c.pods(ctx, d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	information := make([]batch.CNFInformation, len(list))
 	var group sync.WaitGroup
@@ -110,10 +124,10 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	group.Wait()
 	if ctx.Err() != nil {
-		return nil
+		return false, nil
 	}
 	if same, err := c.exists(ctx, d); !same {
-		return err
+		return false, err
 	}
 	s := &batch.CNFStatus{ObjectMeta: metav1.ObjectMeta{
 		Name: d.Name, Namespace: d.Namespace, Labels: map[string]string{sdewan.PurposeLabel: purpose},
@@ -121,21 +135,22 @@ func (c *collector) one(ctx context.Context, d *appsv1.Deployment) error {
 	}}
 	var is batch.CNFStatus
 	err = c.client.Get(ctx, client.ObjectKeyFromObject(s), &is)
+	first = slices.ContainsFunc(information, func(i batch.CNFInformation) bool { return i.Error == "" && !isReported(&is, i.Name) })
 	switch {
 	case err == nil && (equality.Semantic.DeepEqual(is.Status.Information, information) || c.recent(is.Status) && slices.EqualFunc(is.Status.Information, information, sameButCounters)):
-		return nil
+		return first, nil
 	case apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&is, d):
 		err = kube.Apply(ctx, c.client, fieldOwner, s)
 	}
 	if err != nil {
-		return err
+		return first, err
 	}
 	s.Status = batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: c.o.now()}, Information: information}
-	return client.IgnoreNotFound(kube.ApplyStatus(ctx, c.client, fieldOwner, s))
+	return first, client.IgnoreNotFound(kube.ApplyStatus(ctx, c.client, fieldOwner, s))
 }
 
 // exists reports whether a Deployment has not been deleted, nor created anew: then what is known of its pods is of no use, and its CNFStatus is removed with it.
-func (c *collector) exists(ctx context.Context, d *appsv1.Deployment) (bool, error) {
+func (c *statusReconciler) exists(ctx context.Context, d *appsv1.Deployment) (bool, error) {
 	var now appsv1.Deployment
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
 		return false, client.IgnoreNotFound(err)
@@ -144,7 +159,7 @@ func (c *collector) exists(ctx context.Context, d *appsv1.Deployment) (bool, err
 }
 
 // pods returns the pods of a CNF that are asked.
-func (c *collector) pods(ctx context.Context, d *appsv1.Deployment) ([]*corev1.Pod, error) {
+func (c *statusReconciler) pods(ctx context.Context, d *appsv1.Deployment) ([]*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := c.client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels{sdewan.PurposeLabel: d.Labels[sdewan.PurposeLabel]}); err != nil {
 		return nil, err
@@ -157,7 +172,7 @@ func (c *collector) pods(ctx context.Context, d *appsv1.Deployment) ([]*corev1.P
 const countersPer = 10
 
 // recent reports whether the counters in a status are not to be written again yet.
-func (c *collector) recent(s batch.CNFStatusStatus) bool {
+func (c *statusReconciler) recent(s batch.CNFStatusStatus) bool {
 	return s.AppliedTime != nil && c.o.now().Sub(s.AppliedTime.Time) < countersPer*c.o.StatusPeriod
 }
 
@@ -213,7 +228,7 @@ func strip(value any, fields []string) {
 }
 
 // ask returns what a pod reports, or why it does not.
-func (c *collector) ask(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod) (status, fault string) {
+func (c *statusReconciler) ask(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod) (status, fault string) {
 	if !isReady(p) {
 		return "", "the pod is not ready"
 	}
