@@ -188,7 +188,7 @@ func TestAgentExports(t *testing.T) {
 	waits := has(w, export, "shop", "db", func(e *mcsv1alpha1.ServiceExport) bool {
 		return meta.IsStatusConditionFalse(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady))
 	})
-	require.Contains(t, fmt.Sprint(waits.Status.Conditions), "until the gateway of this cluster publishes west-services-0")
+	require.Contains(t, fmt.Sprint(waits.Status.Conditions), "until the gateway of this cluster reports that it has published west-services-0")
 	page.Status.Conditions = []metav1.Condition{{ // as the speaker does
 		Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue, Reason: "Shared",
 		ObservedGeneration: page.Generation, LastTransitionTime: metav1.Now(),

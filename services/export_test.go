@@ -650,7 +650,8 @@ func TestReadyWhenOnTheBroker(t *testing.T) {
 		want  string
 	}{
 		"no page":                                {want: "Pending waiting until a page of exported Services has it"},
-		"not reported":                           {pages: list{sharedPage(3, 4, 0, "", "")}, want: "Pending waiting until the gateway of this cluster publishes east-services-3: if that lasts, see subctl show gateways"},
+		"not reported":                           {pages: list{sharedPage(3, 4, 0, "", "")}, want: "Pending waiting until the gateway of this cluster reports that it has published east-services-3: if that lasts, see subctl show gateways; gateways of earlier versions do not report it"},
+		"not reported, as by earlier versions":   {pages: list{sharedPage(3, 4, 0, "", "")}, was: true},
 		"on its way":                             {pages: list{sharedPage(3, 4, 1, metav1.ConditionFalse, "Pending")}, want: pendingText},
 		"added to a page on the broker":          {pages: list{sharedPage(3, 4, 1, metav1.ConditionTrue, "Shared")}, want: pendingText},
 		"on the broker":                          {pages: list{sharedPage(3, 4, 2, metav1.ConditionTrue, "Shared")}},

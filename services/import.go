@@ -61,9 +61,10 @@ func (i *importer) keys() []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(all), compareNames)
 }
 
-// plan adds to the result what one Service needs. It reports whether the time, and objects of others with names
-// like ours, have no effect on that.
-func (i *importer) plan(key types.NamespacedName) (timeless bool) {
+// plan adds to the result what one Service needs. It reports whether that depends on nothing but what settled
+// has. Whether an import is young has no effect if there is nothing to do: then it lists its exporters in the order
+// which decides later.
+func (i *importer) plan(key types.NamespacedName) (sure bool) {
 	have := i.held.imports[key]
 	claims := i.claims[key]
 	switch {
@@ -95,15 +96,16 @@ func (i *importer) plan(key types.NamespacedName) (timeless bool) {
 	if have == nil {
 		return false // Service and slices need the UID of their owner.
 	}
+	free := false
 	if len(state.taken) > 0 { // Endpoints would be those of somebody else's Service.
 		i.deleteSlices(key, nil)
 	} else {
-		state.taken = i.planSlices(m, have)
+		state.taken, free = i.planSlices(m, have)
 	}
 	if status := wantStatus(have, m, state); status != nil {
 		i.out.Statuses = append(i.out.Statuses, status)
 	}
-	return len(state.taken) == 0 && !isYoung(have, i.Now)
+	return free
 }
 
 // derive adds the derived Service of an import to the result, and returns how far it is.
@@ -137,8 +139,9 @@ func (i *importer) derive(m *merged, have *mcsv1alpha1.ServiceImport) derived {
 }
 
 // planSlices adds the EndpointSlices of an import to the result, and returns the names of those that
-// somebody else has taken.
-func (i *importer) planSlices(m *merged, have *mcsv1alpha1.ServiceImport) (taken []string) {
+// somebody else has taken. free reports whether objects that no import lists have none of their names.
+func (i *importer) planSlices(m *merged, have *mcsv1alpha1.ServiceImport) (taken []string, free bool) {
+	free = true
 	kept := map[string]bool{}
 	wanted := map[string]bool{}
 	current := map[string]*discoveryv1.EndpointSlice{}
@@ -150,6 +153,7 @@ func (i *importer) planSlices(m *merged, have *mcsv1alpha1.ServiceImport) (taken
 		is := current[want.Name]
 		if is == nil {
 			is = i.held.unlabeled[keyOf(want)]
+			free = free && is == nil
 		}
 		switch {
 		case is == nil:
@@ -169,7 +173,7 @@ func (i *importer) planSlices(m *merged, have *mcsv1alpha1.ServiceImport) (taken
 	i.deleteSlices(m.key, func(s *discoveryv1.EndpointSlice) bool {
 		return wanted[s.Name] || kept[s.Labels[mcsv1alpha1.LabelSourceCluster]]
 	})
-	return taken
+	return taken, free
 }
 
 // remove deletes all that is ours of an import that no cluster exports.

@@ -33,9 +33,11 @@ func unpublished(pages []*v1alpha1.ExportedServices, was bool) *obstacle {
 	for _, page := range pages {
 		shared := meta.FindStatusCondition(page.Status.Conditions, v1alpha1.ConditionShared)
 		switch {
+		case shared == nil && was:
+			return nil // nothing is known: gateways of earlier versions report nothing
 		case shared == nil:
-			why = pending(fmt.Sprintf("waiting until the gateway of this cluster publishes %s: "+
-				"if that lasts, see subctl show gateways", page.Name))
+			why = pending(fmt.Sprintf("waiting until the gateway of this cluster reports that it has published %s: "+
+				"if that lasts, see subctl show gateways; gateways of earlier versions do not report it", page.Name))
 		case shared.Status == metav1.ConditionTrue && (was || shared.ObservedGeneration >= page.Generation):
 			return nil
 		case shared.Status == metav1.ConditionTrue, shared.Reason == v1alpha1.ReasonPending:
