@@ -60,7 +60,7 @@ var may = map[string]string{
 	"globalnet":               "api dataplane",
 	"services":                "api internal/words",
 	"broker/trust":            "",
-	"broker/exchange":         "api broker/trust cable internal/kube internal/wake policy",
+	"broker/exchange":         "api broker/trust cable internal/kube internal/wake internal/words policy",
 	"broker/brokertest":       "api broker broker/exchange broker/trust internal/kubetest",
 	"cable":                   "api cable/keys dataplane internal/words",
 	"cable/drivers":           "api cable cable/ipsec cable/vxlan cable/wireguard",

@@ -658,6 +658,7 @@ func TestReadyWhenOnTheBroker(t *testing.T) {
 		"its page changes":                       {pages: list{sharedPage(3, 4, 1, metav1.ConditionTrue, "Shared")}, was: true},
 		"on its way to a clusterset":             {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Pending")}, was: true, want: pendingText},
 		"no place":                               {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany")}, was: true, want: "NoPlaceOnBroker other clusters do not read it, as the broker has no place for east-services-3: why"},
+		"lost by the broker":                     {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Lost")}, was: true, want: "Failed other clusters do not read it, as east-services-3 is not published: why"},
 		"refused":                                {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Mistake")}, want: "Failed other clusters do not read it, as east-services-3 is not published: why"},
 		"moves to a page without a place":        {pages: list{sharedPage(2, 4, 2, metav1.ConditionTrue, "Shared"), sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany")}},
 		"moves from one without a place to this": {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany"), sharedPage(2, 4, 2, metav1.ConditionTrue, "Shared")}},
@@ -698,7 +699,7 @@ func TestObstacleBeforePublication(t *testing.T) {
 // Pages for which the broker has no place do not count, so that other clusters see the end of what the others export no
 // more.
 func TestPagesWithoutPlace(t *testing.T) {
-	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	const yes, no, lost = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	var records []v1alpha1.ExportedService
 	for i := range 170 {
 		records = append(records, v1alpha1.ExportedService{
@@ -707,7 +708,7 @@ func TestPagesWithoutPlace(t *testing.T) {
 	}
 	first, _ := Pages("east", nil, records)
 	require.Len(t, first, 5)
-	states := map[metav1.ConditionStatus]string{yes: "Shared", no: "TooMany", "": ""}
+	states := map[metav1.ConditionStatus]string{yes: "Shared", no: "TooMany", lost: "Lost", "": ""}
 	for name, test := range map[string]struct {
 		status [5]metav1.ConditionStatus
 		counts [5]int
@@ -717,6 +718,7 @@ func TestPagesWithoutPlace(t *testing.T) {
 		"three":                      {[5]metav1.ConditionStatus{yes, yes, yes, no, no}, [5]int{3, 3, 3, 4, 5}},
 		"three, and another is new":  {[5]metav1.ConditionStatus{yes, yes, yes, no, ""}, [5]int{3, 3, 3, 4, 5}},
 		"three, and the next is new": {[5]metav1.ConditionStatus{yes, yes, yes, "", no}, [5]int{4, 4, 4, 4, 5}},
+		"the broker has lost two":    {[5]metav1.ConditionStatus{yes, yes, yes, lost, lost}, [5]int{5, 5, 5, 5, 5}},
 		"not the first ones":         {[5]metav1.ConditionStatus{yes, no, yes, yes, yes}, [5]int{5, 5, 5, 5, 5}},
 		"none":                       {[5]metav1.ConditionStatus{no, no, no, no, no}, [5]int{5, 5, 5, 5, 5}},
 	} {

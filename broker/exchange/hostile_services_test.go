@@ -218,7 +218,7 @@ func TestOwnPages(t *testing.T) {
 			ClusterID: "west", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")},
 		})
 		for _, w := range writes {
-			if _, ok := w.Object.(*v1alpha1.ExportedServices); ok {
+			if _, ok := w.Object.(*v1alpha1.ExportedServices); ok && w.Op != exchange.Report {
 				out = append(out, w.String())
 			}
 		}

@@ -102,7 +102,7 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]c
 			continue
 		case !ok:
 			if lacking++; !emptying && lacking > inSpare {
-				p.refuseOwn(p.ours[name], reasonTooMany, "%s", slots.none())
+				p.refuseOwn(p.ours[name], p.shares[name].lacks(), "%s", slots.none())
 			} else if s := p.shares[name]; s != nil {
 				s.behind = true
 			}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/words"
 )
 
 // Reasons of the condition Shared. All except the first come with status False.
@@ -24,6 +24,7 @@ const (
 	reasonTooLarge    = "TooLarge"
 	reasonMistake     = "Mistake"
 	reasonTooMany     = v1alpha1.ReasonTooMany
+	reasonLost        = "Lost"
 	reasonNoSet       = "NotInClusterSet"
 	reasonBrokerOnly  = "BrokerOnly"
 )
@@ -106,6 +107,20 @@ func (s *share) share(set string, want, have client.Object) {
 	}
 }
 
+// lacks returns the reason for an object without a place. s may be nil.
+func (s *share) lacks() string {
+	if s != nil && s.had(meta.FindStatusCondition(s.last.Conditions, v1alpha1.ConditionShared)) {
+		return reasonLost
+	}
+	return reasonTooMany
+}
+
+// had reports whether the broker had the object, by its last condition Shared, which may be nil. A broker may have
+// lost a page of exported Services, or hide it: that is no removal, as it would be if it had never had a place.
+func (s *share) had(last *metav1.Condition) bool {
+	return s.kind.Named != nil && last != nil && (last.Status == metav1.ConditionTrue || last.Reason == reasonLost)
+}
+
 // found notes that a clusterset has the object, and whether it is as it should be.
 func (s *share) found(set string, current bool) {
 	s.sets = append(s.sets, set)
@@ -162,11 +177,14 @@ func (s *share) condition(last *metav1.Condition) metav1.Condition {
 		now.Reason, now.Message = s.reason, s.message
 	case s.behind && last != nil && last.Status == metav1.ConditionTrue && slices.Equal(s.sets, s.last.Sets):
 		now = *last // a change is on its way
+	case s.behind && s.had(last):
+		now.Reason, now.Message = reasonLost, "it is not on the broker any more in every clusterset that it is for, "+
+			"and is published again"
 	case s.behind:
 		now.Reason, now.Message = reasonPending, "it is not on the broker yet in every clusterset that it is for"
 	default:
 		now.Status, now.Reason = metav1.ConditionTrue, reasonShared
-		now.Message = "it is on the broker in clusterset " + strings.Join(s.sets, ", ")
+		now.Message = "it is on the broker in clusterset " + words.List(s.sets)
 	}
 	return now
 }

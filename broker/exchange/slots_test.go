@@ -2,6 +2,7 @@ package exchange_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -364,6 +365,54 @@ func TestHostileSlots(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A broker hides a page from the cluster whose page it is, and then the place of it. That is not as if the broker had
+// never had a place: the other pages would not count it then, and other clusters would take it for removed.
+func TestHostileBrokerHidesPages(t *testing.T) {
+	page := brokertest.Page(here, "east", 0)
+	page.Labels, page.Annotations = nil, nil
+	none, empty := set("default"), set("default")
+	none.Reserved = map[string]types.UID{}
+	empty.Reserved = map[string]types.UID{"exportedservices/east.0": ""}
+	there := set("default", inSlot("east.0", brokertest.Page("x", "east", 0)))
+	reason := func(s exchange.SetSnapshot) string {
+		writes, _ := plan(exchange.Kinds(), exchange.Snapshot{
+			ClusterID: "east", Namespace: here, Local: objects{page}, Sets: []exchange.SetSnapshot{s},
+		})
+		for _, w := range writes {
+			if w.Op == exchange.Report {
+				page.Status = w.Object.(*v1alpha1.ExportedServices).Status
+			}
+		}
+		return page.Status.Conditions[0].Reason
+	}
+	require.Equal(t, "TooMany", reason(none), "it never had a place")
+	require.Equal(t, "Pending", reason(empty))
+	require.Equal(t, "Shared", reason(there))
+	require.Equal(t, "Lost", reason(empty))
+	require.Equal(t, "Lost", reason(none))
+	require.Equal(t, "Lost", reason(none))
+	require.Equal(t, "Shared", reason(there))
+	require.Equal(t, "Lost", reason(none))
+}
+
+// A hub may be in 1,000 clustersets. The status of its pages is not longer than the schema allows.
+func TestPagesInManyClusterSets(t *testing.T) {
+	page := brokertest.Page(here, "east", 0)
+	page.Labels, page.Annotations = nil, nil
+	var sets []exchange.SetSnapshot
+	for n := range 1000 {
+		name := fmt.Sprintf("%s-%04d", strings.Repeat("x", 58), n)
+		sets = append(sets, set(name, inSlot("east.0", brokertest.Page("x", "east", 0))))
+	}
+	writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: objects{page}, Sets: sets})
+	reports := slices.DeleteFunc(writes, func(w exchange.Write) bool { return w.Op != exchange.Report })
+	require.Len(t, reports, 1)
+	status := reports[0].Object.(*v1alpha1.ExportedServices).Status
+	require.Len(t, status.ClusterSets, 1000)
+	require.Equal(t, metav1.ConditionTrue, status.Conditions[0].Status)
+	require.Less(t, len(status.Conditions[0].Message), 32768)
 }
 
 // A broker shows an object under the name that it has in clusters, labelled as ours and apparently later
