@@ -90,7 +90,7 @@ e2e-failover: build lab image ## each failure of a gateway once, in a lab of its
 	E2E_FAILOVER=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e
 
 # Each failure so often, from the point of view of clients that use the name of a Service: as failover, this may be stopped, and continued. E2E_SERVICE_FAULTS names faults, if not
-# all are wanted. E2E_LONG=1 takes the broker away for 10 minutes instead of 30 s.
+# all are wanted. E2E_LONG=1 also cuts the broker for 10 minutes.
 SERVICE_RUNS := 20
 service-failures: build lab image ## what failures cost clients of Services; writes docs/services.json and the table in docs/services.md (root)
 	E2E_SERVICE_FAILURES=$(SERVICE_RUNS) E2E_SERVICE_JSON=docs/services.json E2E_SERVICE_COMMIT=$(FAILOVER_COMMIT) SUBCTL_BENCH= \
