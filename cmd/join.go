@@ -115,7 +115,7 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.ServiceDiscovery, "service-discovery", o.ServiceDiscovery, "export and import Services by name "+
 		"(default: as deploy-broker --service-discovery has specified, else true)")
 	f.BoolVar(&o.DNS, "dns", o.DNS, "make the cluster's DNS forward the names of imported Services, or print how "+
-		"(see docs/services.md); false: leave it alone")
+		"(see docs/services.md); false: leave it alone, and take away what an earlier join has added")
 	f.StringVar(&o.CoreDNSConfig, "coredns-custom-configmap", "", "ConfigMap of CoreDNS for that, NAME in kube-system "+
 		"or NAMESPACE/NAME (default: subctl finds out what to change)")
 	f.StringSliceVar(&o.ExportNamespaces, "export-namespaces", nil, "namespaces from which this cluster may export "+

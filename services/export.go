@@ -23,12 +23,14 @@ const (
 	maxReaders = 50
 )
 
+// bounds are the largest numbers of endpoints, readers and bytes with which a record has pods.
+type bounds struct{ pods, readers, bytes int }
+
 // A record without pods gets them again when the Service is well within the bounds. Otherwise each change of a
 // Service at a bound would be a write, and would end connections.
-const (
-	fewPods    = 48
-	fewReaders = 40
-	fewBytes   = maxRecord * 3 / 4
+var (
+	toKeep   = bounds{pods: maxPods, readers: maxReaders, bytes: maxRecord}
+	toReturn = bounds{pods: 48, readers: 40, bytes: maxRecord * 3 / 4}
 )
 
 // maxEndpoints is the maximum number of endpoints of a headless Service.
@@ -284,11 +286,12 @@ func (x *exporter) flat(r *v1alpha1.ExportedService, s *corev1.Service, all []en
 		}
 	default:
 		r.Ready = anyReady(all)
-		pods, readers, size := maxPods, maxReaders, maxRecord
+		most := toKeep
 		if x.byAddress[nameOf(r)] {
-			pods, readers, size = fewPods, fewReaders, fewBytes
+			most = toReturn
 		}
-		if len(foreign) > 0 || x.Readers > readers || len(own) > pods || len(publish(r, own)) > 0 || jsonSize(r) > size {
+		if len(foreign) > 0 || x.Readers > most.readers || len(own) > most.pods || len(publish(r, own)) > 0 ||
+			jsonSize(r) > most.bytes {
 			r.Endpoints = nil // its address leads to all of them
 		}
 	}

@@ -52,7 +52,8 @@ func brokerLost(s Snapshot) (lost, known bool) {
 		if c.Reason != submarinerv1.ReasonBrokerNotRead {
 			return false, true
 		}
-		lost, known = true, true
+		lost = true
+		known = true
 	}
 	return lost, known
 }

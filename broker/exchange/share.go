@@ -178,10 +178,11 @@ func (s *share) condition(last *metav1.Condition) metav1.Condition {
 	case s.behind && last != nil && last.Status == metav1.ConditionTrue && slices.Equal(s.sets, s.last.Sets):
 		now = *last // a change is on its way
 	case s.behind && s.had(last):
-		now.Reason, now.Message = reasonLost, "it is not on the broker any more in every clusterset that it is for, "+
-			"and is published again"
+		now.Reason = reasonLost
+		now.Message = "it is not on the broker any more in every clusterset that it is for, and is published again"
 	case s.behind:
-		now.Reason, now.Message = reasonPending, "it is not on the broker yet in every clusterset that it is for"
+		now.Reason = reasonPending
+		now.Message = "it is not on the broker yet in every clusterset that it is for"
 	default:
 		now.Status, now.Reason = metav1.ConditionTrue, reasonShared
 		now.Message = "it is on the broker in clusterset " + words.List(s.sets)
