@@ -75,7 +75,7 @@ func owners() string {
 ## Owners
 
 The agents of a node share its kernel. Each changes, removes and uses only its own objects. Routes, policy rules and next hops
-are an owner's if they have its protocol, whatever their numbers; see [ADR 39](adr/0039-what-is-ours.md).
+are an owner's if they have its protocol, whatever their numbers; see [ADR 39](adr/0039-ownership-by-protocol.md).
 
 | owner | devices | chains and sets | nftables | tables | rule priorities | next hop IDs | protocol |
 | --- | --- | --- | --- | --- | --- | --- | --- |
